@@ -29,6 +29,8 @@ pub(crate) struct Answer {
     pub(crate) entered: Vec<u64>,
     /// New open file.
     pub(crate) handle: Option<u64>,
+    /// Name that does not exist, if the kernel caches that.
+    pub(crate) absent: Option<Vec<u8>>,
 }
 
 impl Answer {
@@ -37,8 +39,13 @@ impl Answer {
         Answer::bytes(Vec::new())
     }
 
+    /// Returns a reply that gives nothing, with this body.
+    pub(crate) fn new(body: Body) -> Answer {
+        Answer { body, entered: Vec::new(), handle: None, absent: None }
+    }
+
     /// Returns a reply that gives nothing.
     pub(crate) fn bytes(bytes: Vec<u8>) -> Answer {
-        Answer { body: Body::Bytes(bytes), entered: Vec::new(), handle: None }
+        Answer::new(Body::Bytes(bytes))
     }
 }

@@ -1,6 +1,6 @@
 //! Requests that list directories.
 
-use crate::answer::{Answer, Body};
+use crate::answer::Answer;
 use crate::attr::Attr;
 use crate::errno;
 use crate::handles::Handle;
@@ -170,7 +170,7 @@ impl Session {
             }
         }
         drop(nodes);
-        Ok(Answer { body: Body::Bytes(out), entered, handle: None })
+        Ok(Answer { entered, ..Answer::bytes(out) })
     }
 
     /// Returns fid and attributes of each entry, in two round trips.

@@ -42,7 +42,7 @@ impl Session {
         }
         let (handle, fopen) = self.opened(caller, node, flags, (copy, attr));
         let body = Body::Bytes(open_reply(handle, fopen));
-        Ok(Answer { body, entered: Vec::new(), handle: Some(handle) })
+        Ok(Answer { handle: Some(handle), ..Answer::new(body) })
     }
 
     /// Fails with `ESTALE` if another client has removed or replaced a file whose name the kernel
@@ -78,6 +78,7 @@ impl Session {
             Cache::None => fopen::DIRECT_IO,
             // A file that is empty at the server may be in the cache with a write-back cache.
             Cache::Open | Cache::Keep if is_empty && flags & O_ACCMODE == 0 => fopen::DIRECT_IO,
+            Cache::Open if self.changes.is_active() => fopen::KEEP_CACHE,
             Cache::Open => 0,
             Cache::Keep | Cache::Write => fopen::KEEP_CACHE,
         };
@@ -106,8 +107,11 @@ impl Session {
         self.open(caller, (&copy, flags & O_ACCMODE), None)?;
         let handle = Handle::new(node, (caller.user, flags & O_ACCMODE), copy, 0);
         let handle = self.handles.add(handle);
-        let body = Body::Bytes(open_reply(handle, 0));
-        Ok(Answer { body, entered: Vec::new(), handle: Some(handle) })
+        // What is cached of it is invalidated by the next change.
+        let is_cached = self.changes.is_active() && self.settings.cache != Cache::None;
+        let fopen = if is_cached { fopen::CACHE_DIR | fopen::KEEP_CACHE } else { 0 };
+        let body = Body::Bytes(open_reply(handle, fopen));
+        Ok(Answer { handle: Some(handle), ..Answer::new(body) })
     }
 
     /// Returns the open fid of a file; opens it again after a lost connection. A file with locks,
@@ -166,7 +170,7 @@ impl Session {
             }
         }
         self.read_rest(caller, &fid, handle.node, (offset, size), &mut pieces)?;
-        Ok(Answer { body: Body::Data(pieces), entered: Vec::new(), handle: None })
+        Ok(Answer::new(Body::Data(pieces)))
     }
 
     /// Reads on where the server has sent less than was wanted, up to the known size: to the kernel

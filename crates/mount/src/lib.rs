@@ -15,13 +15,16 @@
 //! - After a successful fsync(2) the data is as durable as the server's `Tfsync` makes it. If a
 //!   connection is lost after a write and before the fsync, the fsync reports it.
 //! - A file that is opened after another client has closed it shows what that client has written
-//!   (close-to-open). Names and attributes are at most `attr_timeout` old.
+//!   (close-to-open). Names and attributes are at most `attr_timeout` old. Of a server that reports
+//!   all changes ([`changes`]), names, attributes and pages are as old as the last report, which is
+//!   at most four seconds.
 //! - Open files stay usable when they are removed or renamed.
 //! - The server checks permissions, for the user that calls, or for the one that mounted.
 
 mod answer;
 mod attr;
 mod attributes;
+mod changes;
 mod crew;
 mod device;
 mod directories;
@@ -41,9 +44,10 @@ mod perform;
 mod plan9;
 mod protocol;
 mod session;
+mod watching;
 
 pub use error::Error;
-pub use options::{Access, Cache, Options};
+pub use options::{Access, Cache, Options, Watch};
 
 use client::{Address, Dialect};
 use link::Link;

@@ -333,6 +333,19 @@ impl Link {
         }
     }
 
+    /// Waits until there is another connection than the one with this number. Returns `false` at the
+    /// end of the mount.
+    pub(crate) fn wait_for_other(&self, number: u64) -> bool {
+        let state = lock(&self.state);
+        let waits = |state: &mut State| match state {
+            State::Up(connection) => connection.number == number,
+            State::Down(_) => true,
+            State::Over => false,
+        };
+        let waited = self.changed.wait_while(state, waits);
+        matches!(*waited.unwrap_or_else(PoisonError::into_inner), State::Up(_))
+    }
+
     /// Ends the waits of a request.
     pub(crate) fn interrupt(&self, interrupt: &Interrupt) {
         let present = {

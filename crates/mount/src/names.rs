@@ -15,8 +15,8 @@ impl Session {
     pub(crate) fn entry(&self, node: u64, attr: &Attr) -> Entry {
         Entry {
             node,
-            name_valid: self.settings.attr_timeout,
-            attr_valid: self.settings.attr_timeout,
+            name_valid: self.names_valid(),
+            attr_valid: self.attributes_valid(&attr.shown),
             attributes: attr.shown,
         }
     }
@@ -39,7 +39,7 @@ impl Session {
 
     fn entered(&self, entry: &Entry) -> Answer {
         let body = Body::Bytes(entry_reply(entry));
-        Answer { body, entered: vec![entry.node], handle: None }
+        Answer { entered: vec![entry.node], ..Answer::new(body) }
     }
 
     /// Looks up a name.
@@ -50,7 +50,20 @@ impl Session {
         name: &[u8],
     ) -> Result<Answer, Failure> {
         let dir = self.fid(caller, parent)?;
-        Ok(self.entered(&self.enter(caller, (&dir, parent), name)?))
+        match self.enter(caller, (&dir, parent), name) {
+            Err(Failure::Errno(errno::ENOENT)) => self.absent(parent, name),
+            done => Ok(self.entered(&done?)),
+        }
+    }
+
+    /// Returns the reply that a name does not exist.
+    fn absent(&self, parent: u64, name: &[u8]) -> Result<Answer, Failure> {
+        let name_valid = self.absent_valid(parent, name);
+        if name_valid.is_zero() {
+            return Err(Failure::Errno(errno::ENOENT));
+        }
+        let entry = Entry { name_valid, ..Entry::default() };
+        Ok(Answer { absent: Some(name.to_vec()), ..Answer::bytes(entry_reply(&entry)) })
     }
 
     /// Creates a directory.
@@ -185,6 +198,6 @@ impl Session {
         let mut body = entry_reply(&entry);
         body.extend(open_reply(handle, fopen));
         let body = Body::Bytes(body);
-        Ok(Answer { body, entered: vec![entry.node], handle: Some(handle) })
+        Ok(Answer { entered: vec![entry.node], handle: Some(handle), ..Answer::new(body) })
     }
 }

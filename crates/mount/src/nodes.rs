@@ -257,6 +257,33 @@ impl<F: Clone> Nodes<F> {
         self.by_place.get(&(parent, name.to_vec())).copied()
     }
 
+    /// Returns the number of a node's file.
+    pub(crate) fn file(&self, id: u64) -> Option<u64> {
+        self.by_id.get(&id).map(|node| node.key.0)
+    }
+
+    /// Returns the node of a file by its number.
+    pub(crate) fn of_file(&self, file: u64) -> Option<u64> {
+        let mut kinds = self.by_key.range((file, 0)..=(file, u8::MAX));
+        kinds.next().map(|(_, id)| *id)
+    }
+
+    /// Returns the name of a node, if it is known.
+    pub(crate) fn place(&self, id: u64) -> Option<(u64, Vec<u8>)> {
+        self.by_id.get(&id)?.place.clone()
+    }
+
+    /// Returns the names known in a directory.
+    pub(crate) fn children(&self, id: u64) -> Vec<(u64, Vec<u8>)> {
+        let from = self.by_place.range((id, Vec::new())..);
+        from.take_while(|((dir, _), _)| *dir == id).map(|(place, _)| place.clone()).collect()
+    }
+
+    /// Returns all nodes, and all names.
+    pub(crate) fn all(&self) -> (Vec<u64>, Vec<(u64, Vec<u8>)>) {
+        (self.by_id.keys().copied().collect(), self.by_place.keys().cloned().collect())
+    }
+
     /// Reports whether a name is known that leads to a node.
     pub(crate) fn is_named(&self, id: u64) -> bool {
         self.by_id.get(&id).is_some_and(|node| node.place.is_some())

@@ -28,6 +28,18 @@ pub enum Access {
     One,
 }
 
+/// Use of the server's reports of changes, to cache until something changes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Watch {
+    /// If it reports all changes.
+    #[default]
+    IfComplete,
+    /// Also if it may not know of some, because others can change the files.
+    Always,
+    /// Do not watch.
+    Never,
+}
+
 /// Mount options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -54,6 +66,8 @@ pub struct Options {
     /// Time for which names and attributes are cached; by default one second, or none without a
     /// cache.
     pub attr_timeout: Option<Duration>,
+    /// Use of the server's reports of changes.
+    pub watch: Watch,
     /// Time without any data from the server after which the connection is lost.
     pub timeout: Duration,
     /// Honour set-user-id bits of files.
@@ -80,6 +94,7 @@ impl Default for Options {
             version: None,
             cache: Cache::Open,
             attr_timeout: None,
+            watch: Watch::default(),
             timeout: Duration::from_secs(60),
             suid: false,
             dev: false,
@@ -120,6 +135,8 @@ impl Options {
             "nodev" => self.dev = false,
             "exec" => self.exec = true,
             "noexec" => self.exec = false,
+            "watch" => self.watch = Watch::Always,
+            "nowatch" => self.watch = Watch::Never,
             "noatime" => self.atime = Some(false),
             "atime" | "strictatime" => self.atime = Some(true),
             _ if IGNORED.contains(&name) || name.starts_with("x-") => {}
@@ -180,6 +197,14 @@ impl Options {
         })
     }
 
+    /// Returns the use of reports. Caches of several users are shared, so a user could see what only
+    /// another one may, unless the kernel checks permissions.
+    fn watches(&self) -> Watch {
+        let is_shared = self.allow_other && !self.kernel_checks();
+        let is_excluded = is_shared || self.cache == Cache::None || self.attr_timeout.is_some();
+        if is_excluded { Watch::Never } else { self.watch }
+    }
+
     /// Reports whether each caller attaches as itself.
     pub(crate) fn is_per_user(&self) -> bool {
         self.allow_other
@@ -209,6 +234,7 @@ pub(crate) struct Settings {
     pub(crate) read_only: bool,
     pub(crate) cache: Cache,
     pub(crate) attr_timeout: Duration,
+    pub(crate) watch: Watch,
     /// Whether each caller attaches as itself.
     pub(crate) per_user: bool,
     /// User whose root is that of the connection.
@@ -227,6 +253,7 @@ impl Settings {
             read_only: options.read_only,
             cache: options.cache,
             attr_timeout: options.attributes_valid(),
+            watch: options.watches(),
             per_user: options.is_per_user(),
             user: uid,
             owner: (uid, gid),
@@ -267,6 +294,22 @@ mod tests {
             assert!(parsed(list).unwrap().kernel_checks(), "{list}");
         }
         assert!(!parsed("").unwrap().kernel_checks());
+    }
+
+    #[test]
+    fn reports_are_used_where_caches_are_not_of_several_users() {
+        for (list, watch) in [
+            ("", Watch::IfComplete),
+            ("watch", Watch::Always),
+            ("watch,nowatch", Watch::Never),
+            ("allow_other", Watch::Never),
+            ("allow_other,default_permissions", Watch::IfComplete),
+            ("allow_other,access=one,watch", Watch::Always),
+            ("attr_timeout=1", Watch::Never),
+            ("cache=none,watch", Watch::Never),
+        ] {
+            assert_eq!(parsed(list).unwrap().watches(), watch, "{list}");
+        }
     }
 
     #[test]

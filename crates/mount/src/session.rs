@@ -1,6 +1,7 @@
 //! Session with the kernel: threads that read requests from `/dev/fuse`, perform them, and reply.
 
 use crate::answer::{Answer, Body};
+use crate::changes::{Absent, Changes, Mark, Queue};
 use crate::crew::{After, Crew, Turn};
 use crate::errno::{self, Errno};
 use crate::flights::{Flight, Flights, GRACE, Measure};
@@ -8,7 +9,7 @@ use crate::handles::Handles;
 use crate::link::{Failure, Fid, Link};
 use crate::locks::Owners;
 use crate::nodes::Nodes;
-use crate::options::Settings;
+use crate::options::{Settings, Watch};
 use crate::{Error, lock};
 use client::Interrupt;
 use rustix::fd::OwnedFd;
@@ -57,7 +58,10 @@ pub(crate) struct Session {
     pub(crate) io_max: u32,
     /// Connection whose predecessors' fids were dropped.
     pub(crate) current: AtomicU64,
-    flights: Flights,
+    pub(crate) flights: Flights,
+    pub(crate) changes: Changes,
+    pub(crate) outdated: Queue,
+    pub(crate) absent: Absent,
     crew: Crew,
     events: Mutex<Sender<Event>>,
 }
@@ -106,6 +110,9 @@ impl Session {
             io_max,
             current: AtomicU64::new(1),
             flights: Flights::default(),
+            changes: Changes::default(),
+            outdated: Queue::default(),
+            absent: Absent::default(),
             crew: Crew::default(),
             events: Mutex::new(sender),
         };
@@ -118,6 +125,12 @@ impl Session {
         self.spawn("interrupts", move || watch.watch())?;
         let ping = self.clone();
         self.spawn("ping", move || ping.ping())?;
+        if self.settings.watch != Watch::Never {
+            let [changes, silence, invalidation] = [self.clone(), self.clone(), self.clone()];
+            self.spawn("changes", move || changes.follow_changes())?;
+            self.spawn("silence", move || silence.expect_changes())?;
+            self.spawn("invalidate", move || invalidation.invalidate_on())?;
+        }
         self.read_on()
     }
 
@@ -241,6 +254,7 @@ impl Session {
     fn over(&self) {
         self.flights.close();
         self.link.close();
+        self.outdated.close();
         // The receiver may have ended already.
         let _ = lock(&self.events).send(Event::Over);
     }
@@ -251,13 +265,14 @@ impl Session {
         let user = self.settings.user_of(header.uid);
         let (uid, gid, pid) = (header.uid, header.gid, header.pid);
         let caller = Caller { user, uid, gid, pid, interrupt: &flight.interrupt };
+        let mark = self.changes.mark();
         let answer = if let Request::Init { major, minor, max_readahead, flags } = request {
             self.init((*major, *minor), *max_readahead, *flags)
         } else {
             self.repeat(&caller, header.node, request)
         };
         let is_init = matches!(request, Request::Init { .. }) && answer.is_ok();
-        self.reply(header.unique, &flight, answer);
+        self.reply(header, &flight, mark, answer);
         self.flights.end(header.unique);
         if is_init {
             let _ = lock(&self.events).send(Event::Ready);
@@ -299,13 +314,14 @@ impl Session {
         self.handles.get(*handle).is_ok_and(|handle| handle.flags & O_APPEND != 0)
     }
 
-    fn reply(&self, unique: u64, flight: &Flight, answer: Result<Answer, Errno>) {
-        let is_first = flight.claim();
+    fn reply(&self, header: &Header, flight: &Flight, mark: Mark, answer: Result<Answer, Errno>) {
+        let (is_first, unique) = (flight.claim(), header.unique);
         match answer {
             Ok(answer) => {
                 let delivered = is_first && self.send(unique, &answer.body);
-                if !delivered {
-                    self.undo(&answer);
+                match delivered {
+                    true => self.catch_up(mark, header.node, &answer),
+                    false => self.undo(&answer),
                 }
             }
             Err(errno) if is_first => self.refuse(unique, errno),

@@ -361,7 +361,7 @@ impl Watches {
             Kind::All(all) => {
                 if all.told != Some(self.is_complete) {
                     all.told = Some(self.is_complete);
-                    line::complete(self.is_complete, &mut all.rest);
+                    line::complete(self.is_complete, watch.sees_names, &mut all.rest);
                 }
                 let known = (watch.origin, self.device, watch.sees_names);
                 all.take(&self.log, known, read.count)

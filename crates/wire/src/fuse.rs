@@ -10,9 +10,9 @@ mod reply;
 mod tests;
 
 pub use reply::{
-    Attributes, Entry, InitReply, StatFs, attr_reply, entry_reply, error, header, inval_inode,
-    lock_reply, lseek_reply, open_reply, put_dirent, put_dirent_plus, size_reply, statfs_reply,
-    write_reply,
+    Attributes, Entry, InitReply, StatFs, attr_reply, entry_reply, error, header, inval_entry,
+    inval_inode, lock_reply, lseek_reply, open_reply, put_dirent, put_dirent_plus, size_reply,
+    statfs_reply, write_reply,
 };
 
 use std::fmt;
@@ -55,6 +55,7 @@ pub mod init {
 pub mod fopen {
     pub const DIRECT_IO: u32 = 1 << 0;
     pub const KEEP_CACHE: u32 = 1 << 1;
+    pub const CACHE_DIR: u32 = 1 << 3;
 }
 
 /// Attributes to change, in [`SetAttr::valid`].

@@ -75,9 +75,10 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Whether all changes are seen.
-pub(super) fn complete(is_complete: bool, out: &mut Vec<u8>) {
-    writeln!(out, "{{\"change\":\"watching\",\"complete\":{is_complete}}}").expect("memory");
+/// Whether all changes are seen, and with the names of entries.
+pub(super) fn complete(is_complete: bool, names: bool, out: &mut Vec<u8>) {
+    let flags = format_args!("\"complete\":{is_complete},\"names\":{names}");
+    writeln!(out, "{{\"change\":\"watching\",{flags}}}").expect("memory");
 }
 
 /// A change of a file given by its number; the name of an entry only where it may be known.

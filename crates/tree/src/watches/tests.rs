@@ -385,9 +385,9 @@ fn a_watch_can_be_closed_at_every_step() {
 #[test]
 fn all_files_are_watched_by_number_and_a_slow_reader_learns_of_it() {
     let mut world = World::new("*\n");
-    assert_eq!(world.settle(), "{\"change\":\"watching\",\"complete\":false}\n");
+    assert_eq!(world.settle(), "{\"change\":\"watching\",\"complete\":false,\"names\":false}\n");
     world.watches.set_complete(true);
-    assert_eq!(world.settle(), "{\"change\":\"watching\",\"complete\":true}\n");
+    assert_eq!(world.settle(), "{\"change\":\"watching\",\"complete\":true,\"names\":false}\n");
     let file = world.create(1, "f", false);
     world.write(file);
     world.write(file);

@@ -1,0 +1,226 @@
+//! The watch of a server's changes, and what they invalidate in the kernel.
+
+use crate::answer::Answer;
+use crate::changes::{Line, Lines, Mark, Outdated, Report, Since, VALID, What};
+use crate::errno;
+use crate::link::{Connection, Failure, Fid, only};
+use crate::lock;
+use crate::options::Watch;
+use crate::session::Session;
+use client::{Dialect, Interrupt};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::fuse::{self, Attributes};
+use wire::ninep::{Data, Rmessage, Tmessage};
+
+/// The file of watches, from the root of a server.
+const FILE: [&[u8]; 2] = [b".upcall", b"watch"];
+
+/// Line that asks for the changes of all files.
+const ALL: &[u8] = b"*\n";
+
+/// Size of a read, in bytes.
+const READ: u32 = 64 << 10;
+
+const O_RDWR: u32 = 2;
+
+/// Interval of looking whether the server is silent.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// Watches the server's changes, on each of its connections, until the mount ends.
+    pub(crate) fn follow_changes(&self) {
+        let never = Interrupt::default();
+        while let Ok(connection) = self.link.connection(&never) {
+            let failure = self.watch_on(&connection, &never);
+            self.rely(false, false);
+            if let Failure::Lost(number) = failure {
+                self.link.lost(number);
+            }
+            // A server without that file may have it after it is restarted.
+            if !self.link.wait_for_other(connection.number) {
+                return;
+            }
+        }
+    }
+
+    /// Invalidates everything when the server has been silent, until the mount ends.
+    #[allow(clippy::disallowed_methods, reason = "silence is a time")]
+    pub(crate) fn expect_changes(&self) {
+        while self.flights.pause(LOOK) {
+            if self.changes.is_silent(Instant::now()) {
+                self.rely(false, false);
+            }
+        }
+    }
+
+    fn rely(&self, complete: bool, names: bool) {
+        if self.changes.rely(complete, names) {
+            self.outdated.push(Outdated::All);
+        }
+    }
+
+    /// Reads changes, until there are none any more.
+    fn watch_on(&self, connection: &Arc<Connection>, never: &Interrupt) -> Failure {
+        match self.watch_file(connection, never) {
+            Ok(fid) => loop {
+                if let Err(failure) = self.read_changes(&fid, never) {
+                    return failure;
+                }
+            },
+            Err(failure) => failure,
+        }
+    }
+
+    fn watch_file(&self, connection: &Arc<Connection>, never: &Interrupt) -> Result<Fid, Failure> {
+        if connection.dialect != Dialect::Linux {
+            return Err(Failure::Errno(errno::EOPNOTSUPP));
+        }
+        let names = FILE.map(<[u8]>::to_vec);
+        let (fid, _) = connection.walk(never, connection.raw.root().0, &names)?;
+        let open = Tmessage::Lopen { fid: fid.number, flags: O_RDWR };
+        connection.call(never, &open, only!(Rmessage::Lopen { .. } => ()))?;
+        let write = Tmessage::Write { fid: fid.number, offset: 0, data: Data(ALL) };
+        connection.call(never, &write, only!(Rmessage::Write { .. } => ()))?;
+        Ok(fid)
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "the time of the last report")]
+    fn read_changes(&self, fid: &Fid, never: &Interrupt) -> Result<(), Failure> {
+        let connection = &fid.connection;
+        let count = READ.min(connection.io_max());
+        let mut lines = Lines::default();
+        // What the server said last: silence may have ended meanwhile.
+        let mut said = (false, false);
+        loop {
+            let message = Tmessage::Read { fid: fid.number, offset: 0, count };
+            let reply = connection.request(never, &message, None)?;
+            let data = reply.data(count).map_err(|error| connection.failure(&error))?;
+            if data.is_empty() {
+                return Err(Failure::Errno(errno::EIO));
+            }
+            self.changes.hear(Instant::now());
+            for line in lines.add(data).ok_or(Failure::Errno(errno::EPROTO))? {
+                match Line::decode(&line).ok_or(Failure::Errno(errno::EPROTO))? {
+                    Line::Begin { complete, names } => said = (complete, names),
+                    Line::Report(report) => {
+                        self.changes.add(report.clone());
+                        self.outdated.push(Outdated::Report(report));
+                    }
+                    Line::Lost => {
+                        self.changes.lose();
+                        self.outdated.push(Outdated::All);
+                    }
+                    Line::Beat => {}
+                }
+            }
+            let complete = said.0 || self.settings.watch == Watch::Always;
+            self.rely(complete, said.1);
+        }
+    }
+
+    /// Performs invalidations, until the mount ends.
+    pub(crate) fn invalidate_on(&self) {
+        while let Some(outdated) = self.outdated.next() {
+            match outdated {
+                Outdated::Report(report) => self.apply(&report),
+                Outdated::Node(node) => self.invalidate(node, true),
+                Outdated::Entry(dir, name) => self.invalidate_entry(dir, &name),
+                Outdated::All => self.invalidate_all(),
+            }
+        }
+    }
+
+    /// Invalidates what a change has made outdated.
+    fn apply(&self, report: &Report) {
+        let (node, places) = {
+            let nodes = lock(&self.nodes);
+            let Some(node) = nodes.of_file(report.file) else { return };
+            let places = match (report.what, &report.name) {
+                (What::Entry, Some(name)) => vec![(node, name.clone())],
+                (What::Entry, None) => nodes.children(node),
+                (What::Moved, _) => nodes.place(node).into_iter().collect(),
+                (What::Contents | What::Attributes, _) => Vec::new(),
+            };
+            (node, places)
+        };
+        let absent = match (report.what, &report.name) {
+            (What::Entry, None) => self.absent.of(node),
+            (What::Entry | What::Moved | What::Contents | What::Attributes, _) => Vec::new(),
+        };
+        self.invalidate(node, matches!(report.what, What::Contents | What::Entry));
+        let absent = absent.into_iter().map(|name| (node, name));
+        for (dir, name) in places.into_iter().chain(absent) {
+            // The number of its links may be another one now.
+            let child = lock(&self.nodes).child(dir, &name);
+            child.into_iter().for_each(|child| self.invalidate(child, false));
+            self.invalidate_entry(dir, &name);
+        }
+    }
+
+    /// Invalidates everything that the kernel may have cached.
+    fn invalidate_all(&self) {
+        let (nodes, places) = lock(&self.nodes).all();
+        nodes.into_iter().for_each(|node| self.invalidate(node, true));
+        for (dir, name) in places.into_iter().chain(self.absent.take()) {
+            self.invalidate_entry(dir, &name);
+        }
+    }
+
+    fn invalidate_entry(&self, dir: u64, name: &[u8]) {
+        self.absent.remove(dir, name);
+        // An error means that the kernel does not know it.
+        let _ = rustix::io::write(&self.device, &fuse::inval_entry(dir, name));
+    }
+
+    /// Returns the time for which attributes are cached. A change of the number of links is
+    /// reported for one of the names only.
+    pub(crate) fn attributes_valid(&self, shown: &Attributes) -> Duration {
+        const S_IFMT: u32 = 0o170_000;
+        const S_IFDIR: u32 = 0o040_000;
+        let is_linked = shown.nlink > 1 && shown.mode & S_IFMT != S_IFDIR;
+        if is_linked { self.settings.attr_timeout } else { self.names_valid() }
+    }
+
+    /// Returns the time for which names are cached.
+    pub(crate) fn names_valid(&self) -> Duration {
+        if self.changes.is_active() { VALID } else { self.settings.attr_timeout }
+    }
+
+    /// Lets the kernel cache that a name does not exist. Returns for how long.
+    pub(crate) fn absent_valid(&self, dir: u64, name: &[u8]) -> Duration {
+        if !self.changes.has_names() {
+            return Duration::ZERO;
+        }
+        if let Some((dir, name)) = self.absent.add(dir, name) {
+            self.outdated.push(Outdated::Entry(dir, name));
+        }
+        VALID
+    }
+
+    /// After a reply: invalidates again what reports since the start of its request say about its
+    /// files, those of the request's `node` and the nodes that it gave.
+    pub(crate) fn catch_up(&self, mark: Mark, node: u64, answer: &Answer) {
+        let all = || std::iter::once(node).chain(answer.entered.iter().copied());
+        let nodes = lock(&self.nodes);
+        let files: BTreeSet<u64> = all().filter_map(|node| nodes.file(node)).collect();
+        match self.changes.since(mark, |file| files.contains(&file)) {
+            Since::These(reports) => {
+                reports.into_iter().for_each(|it| self.outdated.push(Outdated::Report(it)));
+            }
+            Since::Unknown => {
+                for node in all() {
+                    self.outdated.push(Outdated::Node(node));
+                    let place = nodes.place(node);
+                    place.into_iter().for_each(|(dir, name)| {
+                        self.outdated.push(Outdated::Entry(dir, name));
+                    });
+                }
+                if let Some(name) = &answer.absent {
+                    self.outdated.push(Outdated::Entry(node, name.clone()));
+                }
+            }
+        }
+    }
+}
