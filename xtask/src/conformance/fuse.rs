@@ -3,6 +3,7 @@
 
 mod cases;
 mod mounted;
+mod watching;
 
 use super::ground::{Ground, On};
 use super::{TRUST, pjdfstest};
@@ -63,6 +64,9 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     report.case(&name("mount_8"), || helper(&server, &suite));
     report.case(&name("errors"), || refused(&server));
     server.stop()?;
+    // Others can change a directory, which the option says that nobody does.
+    let options = if on == On::Volume { "" } else { "watch" };
+    watching::run(report, (&suite, kind), &ground, options)?;
     report.case(&name("check"), || ground.back().map(|_| String::new()));
     Ok(())
 }
