@@ -25,6 +25,7 @@ const PARTS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("Installation", "docs/installation.md"),
             ("NFS", "docs/nfs.md"),
+            ("Watching for changes", "docs/watch.md"),
             ("Client commands", "docs/clients.md"),
             ("Volumes", "docs/volumes.md"),
             ("Name spaces", "docs/names.md"),

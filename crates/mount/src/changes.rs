@@ -271,38 +271,48 @@ impl Queue {
 /// Maximum number of names that the kernel knows not to exist.
 const ABSENT_MAX: usize = 16_384;
 
+/// A directory's node and a name.
+type Place = (u64, Vec<u8>);
+
+#[derive(Debug, Default)]
+struct Known {
+    names: BTreeSet<Place>,
+    /// The same in the order of arrival, with some that were removed.
+    order: VecDeque<Place>,
+}
+
 /// Names that the kernel knows not to exist: it does not tell when it has forgotten one.
 #[derive(Debug, Default)]
-pub(crate) struct Absent(Mutex<(BTreeSet<(u64, Vec<u8>)>, VecDeque<(u64, Vec<u8>)>)>);
+pub(crate) struct Absent(Mutex<Known>);
 
 impl Absent {
     /// Adds a name; returns one that is to be invalidated in its place, if there are too many.
-    pub(crate) fn add(&self, dir: u64, name: &[u8]) -> Option<(u64, Vec<u8>)> {
+    pub(crate) fn add(&self, dir: u64, name: &[u8]) -> Option<Place> {
         let mut state = lock(&self.0);
-        let (known, order) = &mut *state;
-        if known.insert((dir, name.to_vec())) {
+        let Known { names, order } = &mut *state;
+        if names.insert((dir, name.to_vec())) {
             order.push_back((dir, name.to_vec()));
         }
         let oldest = if order.len() > ABSENT_MAX { order.pop_front() } else { None };
-        oldest.filter(|oldest| known.remove(oldest))
+        oldest.filter(|oldest| names.remove(oldest))
     }
 
     /// Removes a name that is looked up again.
     pub(crate) fn remove(&self, dir: u64, name: &[u8]) {
-        lock(&self.0).0.remove(&(dir, name.to_vec()));
+        lock(&self.0).names.remove(&(dir, name.to_vec()));
     }
 
     /// Removes all names, and returns them.
-    pub(crate) fn take(&self) -> BTreeSet<(u64, Vec<u8>)> {
+    pub(crate) fn take(&self) -> BTreeSet<Place> {
         let mut state = lock(&self.0);
-        state.1.clear();
-        std::mem::take(&mut state.0)
+        state.order.clear();
+        std::mem::take(&mut state.names)
     }
 
     /// Returns the names in a directory.
     pub(crate) fn of(&self, dir: u64) -> Vec<Vec<u8>> {
         let state = lock(&self.0);
-        let from = state.0.range((dir, Vec::new())..);
+        let from = state.names.range((dir, Vec::new())..);
         from.take_while(|(of, _)| *of == dir).map(|(_, name)| name.clone()).collect()
     }
 }

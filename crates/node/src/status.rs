@@ -6,13 +6,14 @@ use super::messages::Role;
 use super::mounted_tree::{Counts, Tree};
 use super::stages::Stages;
 use super::traffic::Traffic;
-use super::{Node, metrics};
+use super::{Node, SERVICE, metrics};
 use base::Instant;
 use services::Hosted;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use tree::Topic;
 use tree::remote::Remote;
+use tree::service::Service;
 use tree::volume::Limited;
 
 /// Statistics of a node.
@@ -140,11 +141,15 @@ impl Report {
         let sum = |count: &dyn Fn(&Counts) -> usize| counts.iter().map(count).sum::<usize>();
         let handles_max = node.trees.handles_max(node.files_shared());
         let (places, unions) = node.names.counts();
+        let service = node.trees[SERVICE].downcast_ref::<Service>();
+        let (watches, watch_bytes) = service.map_or((0, 0), Service::watches);
         self.queues.extend([
             ("handles", sum(&|tree| tree.nodes + tree.opens), handles_max),
             ("places", places, handles_max),
             ("unions", unions, handles_max),
             ("locks", sum(&|tree| tree.locks.0), tree::locks::RANGES_MAX * counts.len()),
+            ("watches", watches, tree::service::WATCHES_MAX),
+            ("watch_bytes", watch_bytes, tree::service::WATCH_BYTES_MAX),
             ("lock_waits", sum(&|tree| tree.locks.1), tree::locks::WAITING_MAX * counts.len()),
         ]);
         for (given, most) in counts.iter().filter_map(|tree| tree.memory) {

@@ -30,6 +30,11 @@ mod tests;
 /// Maximum number of open service files.
 pub const OPENS_MAX: usize = 65_536;
 
+/// Maximum number of watches.
+pub const WATCHES_MAX: usize = watches::WATCHES_MAX;
+/// Maximum memory of all watches, in bytes.
+pub const WATCH_BYTES_MAX: usize = watches::BYTES_MAX;
+
 /// Maximum number of requests that wait for contents: each holds reports of all nodes.
 const RENDERINGS_MAX: usize = 1024;
 

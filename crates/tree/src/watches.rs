@@ -2,7 +2,7 @@
 //! is read for each change.
 //!
 //! The node passes every change of a tree to [`Watches::publish`]. An open of the file is a watch:
-//! of [paths](paths), which reports changes by path as its user can see them, or of all files,
+//! of [paths], which reports changes by path as its user can see them, or of all files,
 //! which reports them by number, for clients that cache files. Both are bounded by what there is to
 //! watch, not by the number of changes: a slow reader of paths gets the present state, and one of
 //! all files learns that it has lost some.
@@ -16,6 +16,7 @@ mod tests;
 use crate::change::Change;
 use crate::request::{NodeId, OpenId, Reply, Request, RequestId};
 use base::{Buf, Caller, Error, Instant};
+pub(crate) use log::BYTES_MAX;
 use log::Log;
 use paths::Paths;
 use slab::Slab;
@@ -24,7 +25,7 @@ use std::mem;
 use std::time::Duration;
 
 /// Maximum number of watches.
-const WATCHES_MAX: usize = 1024;
+pub(crate) const WATCHES_MAX: usize = 1024;
 
 /// Maximum number of directories and entries of a watch.
 const ENTRIES_MAX: usize = 65_536;
@@ -81,7 +82,7 @@ struct All {
 
 #[derive(Debug)]
 enum Kind {
-    Paths(Paths),
+    Paths(Box<Paths>),
     All(All),
 }
 
@@ -171,7 +172,7 @@ impl Watches {
             caller,
             origin,
             sees_names,
-            kind: Kind::Paths(Paths::new(number, self.root)),
+            kind: Kind::Paths(Box::new(Paths::new(number, self.root))),
             written: Vec::new(),
             reads: VecDeque::new(),
             replied: now,

@@ -26,6 +26,7 @@ const PAGES: &[(&str, bool)] = &[
     ("README.md", true),
     ("docs/volumes.md", true),
     ("docs/nfs.md", false),
+    ("docs/watch.md", true),
     ("docs/clients.md", true),
     ("docs/names.md", false),
     ("docs/operating.md", false),

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 pub(super) const CHANGES_MAX: usize = 8192;
 
 /// Maximum memory of all watches, in bytes.
-pub(super) const BYTES_MAX: usize = 64 << 20;
+pub(crate) const BYTES_MAX: usize = 64 << 20;
 
 /// Shared by all watches.
 #[derive(Debug, Default)]

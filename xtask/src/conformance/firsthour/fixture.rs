@@ -170,6 +170,9 @@ impl Fixture {
             ]),
             "docs/storelets.md" => storelets(command),
             "docs/replica.md" => replica(command),
+            "docs/watch.md" if !starts("upcall serve") => Method::Until(
+                "curl -sT photos/notes.txt http://127.0.0.1:8080/2025/new-$(date +%N).txt",
+            ),
             "docs/load.md" if starts("upcall load --target 9p:") => {
                 Method::Before(vec!["upcall serve photos --allow-host host --nfs 127.0.0.1:2049"])
             }

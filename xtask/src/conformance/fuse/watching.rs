@@ -75,7 +75,7 @@ pub(super) fn cached(watched: &Watched<'_>) -> Result<String> {
             fs::write(dir.join(format!("d{number}/f{file}")), "contents")?;
         }
     }
-    let look = || sh::read(&mut sh::cmd("find", &[&watched.b.join("cached")]).arg("-ls"));
+    let look = || sh::read(sh::cmd("find", &[&watched.b.join("cached")]).arg("-ls"));
     let first = look()?;
     ensure!(first.lines().count() == 221, "{} lines", first.lines().count());
     until_cached(watched.server, || look().is_ok_and(|text| text == first))?;
@@ -98,7 +98,7 @@ pub(super) fn seen(watched: &Watched<'_>) -> Result<String> {
         until("a new file", || fs::read_to_string(&b).is_ok_and(|it| it == text))?;
         fs::write(&a, text.repeat(2))?;
         until("new contents", || fs::read_to_string(&b).is_ok_and(|it| it == text.repeat(2)))?;
-        sh::run(&mut sh::cmd("chmod", &["600"]).arg(&a))?;
+        sh::run(sh::cmd("chmod", &["600"]).arg(&a))?;
         let mode = |path: &Path| {
             use std::os::unix::fs::PermissionsExt as _;
             path.metadata().map(|it| it.permissions().mode() & 0o777).ok()
