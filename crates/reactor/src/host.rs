@@ -2,6 +2,7 @@
 
 use crate::identity::ProcessCredentials;
 use crate::mounts::Mounts;
+use crate::path::search::Searches;
 use crate::pool::lanes::Lane;
 use crate::{descriptor, path};
 use base::op::{File, PathDone};
@@ -27,6 +28,8 @@ pub(crate) struct Host {
     pub(crate) mounts: Mounts,
     /// Locks of open directories being listed; two listings of one must not interleave.
     listing: Mutex<BTreeMap<u32, Arc<Mutex<()>>>>,
+    /// Searches for files by their inode numbers.
+    pub(crate) searches: Searches,
     /// Hashes of paths that led to a plain file or directory the last time.
     plain: Vec<AtomicU64>,
     hasher: RandomState,
@@ -56,6 +59,7 @@ impl Host {
             proc,
             mounts,
             listing: Mutex::default(),
+            searches: Searches::default(),
             plain: (0..PLAIN_PATHS).map(|_| AtomicU64::new(0)).collect(),
             hasher: RandomState::new(),
         })

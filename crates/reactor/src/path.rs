@@ -24,6 +24,7 @@ mod open;
 pub(crate) mod recent;
 mod rename;
 mod replace;
+pub(crate) mod search;
 mod source;
 pub(crate) mod users;
 mod walk;
@@ -214,7 +215,7 @@ pub(crate) fn cacheable(op: &PathOp) -> bool {
 
 /// Returns whether an operation occupies its thread for long.
 pub(crate) fn is_long(op: &PathOp) -> bool {
-    matches!(op, PathOp::List { .. } | PathOp::ListAll { .. } | PathOp::OpenHandle { .. })
+    matches!(op, PathOp::List { .. } | PathOp::ListAll { .. })
 }
 
 /// Returns whether an operation climbs from a directory, which may be deep.
@@ -385,7 +386,7 @@ fn dispatch(context: &mut PathContext<'_>, task: &Task) -> Outcome<PathDone> {
         }
         PathOp::Stat { file } => attrs::stat(fd(*file)?).map(PathDone::Stat),
         PathOp::FileHandle { root, file } => file_handle::get(fd(*root)?, fd(*file)?),
-        PathOp::OpenHandle { root, handle } => file_handle::open(fd(*root)?, handle),
+        PathOp::OpenHandle { root, handle } => file_handle::open(context, fd(*root)?, handle),
         PathOp::SetStat { file, open, set } => attrs::set(context, fd(*file)?, *open, set),
         PathOp::Open { file, access } => open::open(context, fd(*file)?, *access),
         PathOp::Create { dir, name, access, exclusive, mode, gid: _ } => {

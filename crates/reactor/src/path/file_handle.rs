@@ -1,17 +1,17 @@
 //! Persistent identities of files (`name_to_handle_at(2)`).
 //!
 //! Opening a file by its identity needs `CAP_DAC_READ_SEARCH` and a file system that can be
-//! exported. Without either the served directory is searched for its inode number.
+//! exported. Without either the served directory is searched for its inode number ([`search`]).
 #![allow(unsafe_code)]
 
-use super::{Outcome, attrs};
+use super::search::{self, Wanted};
+use super::{Outcome, PathContext, attrs};
 use crate::descriptor;
 use base::op::{File, PathDone};
 use base::{Error, FileHandle, Stat};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::fs::{Mode, OFlags, RawDir, ResolveFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use std::mem::MaybeUninit;
 
 /// Size of the inode number in an identifier, bytes.
 const INODE_SIZE: usize = 8;
@@ -21,9 +21,6 @@ const KERNEL_MAX: usize = base::FILE_HANDLE_MAX - base::TAG_SIZE - INODE_SIZE - 
 
 /// Type of a handle of a file system that has none. Types of the kernel are below it.
 const NO_TYPE: u8 = u8::MAX;
-
-/// Maximum number of entries looked at by a search.
-const SEARCH_MAX: usize = 1 << 20;
 
 /// The kernel's `struct file_handle`, with room.
 #[repr(C)]
@@ -112,7 +109,11 @@ fn identity(file: BorrowedFd<'_>, stat: &Stat) -> FileHandle {
 ///
 /// # Errors
 /// `Stale` if there is none.
-pub(super) fn open(root: BorrowedFd<'_>, handle: &FileHandle) -> Outcome<PathDone> {
+pub(super) fn open(
+    context: &PathContext<'_>,
+    root: BorrowedFd<'_>,
+    handle: &FileHandle,
+) -> Outcome<PathDone> {
     let Some((inode, rest)) = handle.identifier().split_first_chunk::<INODE_SIZE>() else {
         return Err(Error::Stale.into());
     };
@@ -123,7 +124,8 @@ pub(super) fn open(root: BorrowedFd<'_>, handle: &FileHandle) -> Outcome<PathDon
         Some(Ok(fd)) => Some(fd),
         Some(Err(Errno::STALE)) => None,
         Some(Err(Errno::PERM | Errno::OPNOTSUPP | Errno::INVAL)) | None => {
-            search(mount.as_fd(), inode, handle)
+            let wanted = Wanted { inode, is_it: &|fd| is_file_of(fd, handle) };
+            search::find(context, mount.as_fd(), &wanted)?
         }
         Some(Err(error)) => return Err(error.into()),
     };
@@ -135,52 +137,23 @@ pub(super) fn open(root: BorrowedFd<'_>, handle: &FileHandle) -> Outcome<PathDon
     Ok(PathDone::Walked(vec![stat], Ok(File(descriptor::release(fd)))))
 }
 
-/// Searches a directory, and those beneath it on the same file system, for the file with an
-/// identity. Directories that cannot be read are left out.
-fn search(top: BorrowedFd<'_>, inode: u64, handle: &FileHandle) -> Option<OwnedFd> {
-    let mut memory = vec![MaybeUninit::uninit(); 32 << 10];
-    let mut paths = vec![b".".to_vec()];
-    let mut left = SEARCH_MAX;
-    let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH;
-    let open = |path: &[u8], flags| {
-        rustix::fs::openat2(top, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve).ok()
-    };
-    let is_it = |fd: &OwnedFd| {
-        attrs::stat(fd.as_fd()).is_ok_and(|stat| identity(fd.as_fd(), &stat) == *handle)
-    };
-    if let Some(fd) = open(b".", OFlags::PATH).filter(is_it) {
-        return Some(fd);
-    }
-    while let Some(path) = paths.pop() {
-        let Some(dir) = open(&path, OFlags::RDONLY | OFlags::DIRECTORY) else { continue };
-        let mut entries = RawDir::new(&dir, &mut memory);
-        while let Some(Ok(entry)) = entries.next() {
-            let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
-            }
-            left = left.checked_sub(1)?;
-            let below = || [&path, name].join(&b'/');
-            if entry.ino() == inode
-                && let Some(fd) = open(&below(), OFlags::PATH | OFlags::NOFOLLOW).filter(is_it)
-            {
-                return Some(fd);
-            }
-            if matches!(
-                entry.file_type(),
-                rustix::fs::FileType::Directory | rustix::fs::FileType::Unknown
-            ) {
-                paths.push(below());
-            }
-        }
-    }
-    None
+/// Returns whether an open file has an identity. The tag in front belongs to the name space.
+fn is_file_of(fd: BorrowedFd<'_>, handle: &FileHandle) -> bool {
+    let stat = attrs::stat(fd);
+    stat.is_ok_and(|stat| identity(fd, &stat).identifier() == handle.identifier())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
+    use crate::host::Host;
+    use crate::memory::Memory;
+    use crate::path::{Performed, Task, perform};
+    use crate::pool::lanes::Lane;
+    use base::Caller;
+    use base::op::{NOBODY, PathOp};
+    use rustix::thread::{CapabilitySet, CapabilitySets};
+    use std::path::{Path, PathBuf};
 
     fn handle_of(done: PathDone) -> FileHandle {
         let PathDone::Handle(handle) = done else { panic!("{done:?} is no handle") };
@@ -208,47 +181,172 @@ mod tests {
         }
     }
 
+    /// Runs a test in a thread that may not open files by handle.
+    fn unprivileged(test: fn()) {
+        let run = move || {
+            let none = CapabilitySet::empty();
+            let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            test();
+        };
+        std::thread::spawn(run).join().unwrap();
+    }
+
+    /// A served directory.
+    struct Served {
+        dir: Scratch,
+        host: Host,
+        root: File,
+    }
+
+    impl Served {
+        fn new(name: &str) -> Served {
+            let host = Host::new().unwrap();
+            let dir = Scratch::new(name);
+            let root = File(descriptor::release(handle(&dir.0)));
+            Served { dir, host, root }
+        }
+
+        fn handle(&self, path: &str) -> FileHandle {
+            let root = descriptor::file(self.root).unwrap();
+            handle_of(get(root, handle(&self.dir.join(path)).as_fd()).unwrap())
+        }
+
+        fn perform(&self, handle: FileHandle, lanes: &[Lane]) -> Performed {
+            let op = PathOp::OpenHandle { root: self.root, handle };
+            let task = Task { caller: Caller::Server, asker: NOBODY, within: None, op };
+            perform(&self.host, &mut Memory::default(), (lanes, false), &task)
+        }
+
+        /// Returns the lane in which a request for this handle waits, if it must.
+        fn lane(&self, handle: FileHandle) -> Option<Lane> {
+            match self.perform(handle, &[]) {
+                Performed::Elsewhere(lane) => Some(lane),
+                Performed::Done(done) => {
+                    found(done).unwrap();
+                    None
+                }
+                Performed::Lengthy => panic!("it has no steps to count"),
+            }
+        }
+
+        /// Returns the inode number of the file that is found by one who waits in this lane.
+        fn wait(&self, handle: FileHandle, lane: &Lane) -> Result<u64, Error> {
+            let Performed::Done(done) = self.perform(handle, &[lane.clone()]) else {
+                panic!("it was admitted");
+            };
+            found(done)
+        }
+
+        fn inode(&self, path: &str) -> u64 {
+            attrs::stat(handle(&self.dir.join(path)).as_fd()).unwrap().inode
+        }
+    }
+
+    impl Drop for Served {
+        fn drop(&mut self) {
+            descriptor::close(self.root.0);
+        }
+    }
+
+    fn handle(path: &Path) -> OwnedFd {
+        rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap()
+    }
+
+    fn found(done: Result<PathDone, Error>) -> Result<u64, Error> {
+        match done? {
+            PathDone::Walked(stats, Ok(file)) => {
+                descriptor::close(file.0);
+                Ok(stats[0].inode)
+            }
+            other => panic!("{other:?} is no file"),
+        }
+    }
+
     #[test]
     fn files_are_found_by_their_handles_after_a_rename() {
         let dir = Scratch::new("found");
         std::fs::create_dir_all(dir.join("a/b")).unwrap();
         std::fs::write(dir.join("a/file"), "x").unwrap();
-        let open = |path: &str| {
-            let path = dir.join(path);
-            rustix::fs::open(path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).unwrap()
-        };
-        let root = open("");
-        let handle = handle_of(get(root.as_fd(), open("a/file").as_fd()).unwrap());
+        let root = handle(&dir.0);
+        let file = handle_of(get(root.as_fd(), handle(&dir.join("a/file")).as_fd()).unwrap());
         std::fs::rename(dir.join("a/file"), dir.join("a/b/moved")).unwrap();
-        assert_eq!(handle_of(get(root.as_fd(), open("a/b/moved").as_fd()).unwrap()), handle);
-        let found = |opened: Outcome<PathDone>| match opened {
-            Ok(PathDone::Walked(stats, Ok(file))) => {
-                descriptor::close(file.0);
-                Ok(stats[0].inode)
+        let moved = handle(&dir.join("a/b/moved"));
+        assert_eq!(handle_of(get(root.as_fd(), moved.as_fd()).unwrap()), file);
+        let (host, root) = (Host::new().unwrap(), File(descriptor::release(root)));
+        let open = || {
+            let op = PathOp::OpenHandle { root, handle: file };
+            let task = Task { caller: Caller::Server, asker: NOBODY, within: None, op };
+            let lanes = [Lane::Searching(host.searches.begun())];
+            match perform(&host, &mut Memory::default(), (&lanes, false), &task) {
+                Performed::Done(done) => found(done),
+                other => panic!("{other:?} by who may wait"),
             }
-            Ok(other) => panic!("{other:?} is no file"),
-            Err(error) => Err(Error::from(error)),
         };
-        let inode = attrs::stat(open("a/b/moved").as_fd()).unwrap().inode;
-        assert_eq!(found(super::open(root.as_fd(), &handle)), Ok(inode));
-        let top = rustix::fs::open(&dir.0, OFlags::RDONLY, Mode::empty()).unwrap();
-        let searched = search(top.as_fd(), inode, &handle).expect("it is there");
-        assert_eq!(attrs::stat(searched.as_fd()).unwrap().inode, inode);
-        drop(searched);
+        assert_eq!(open(), Ok(attrs::stat(moved.as_fd()).unwrap().inode));
+        drop(moved);
         std::fs::remove_file(dir.join("a/b/moved")).unwrap();
-        assert_eq!(found(super::open(root.as_fd(), &handle)), Err(Error::Stale));
-        assert!(search(top.as_fd(), inode, &handle).is_none());
+        assert_eq!(open(), Err(Error::Stale));
+        descriptor::close(root.0);
+    }
+
+    #[test]
+    fn handles_that_wait_share_one_search() {
+        unprivileged(share_one_search);
+    }
+
+    fn share_one_search() {
+        let served = Served::new("shared");
+        let paths: Vec<String> = (0..300).map(|n| format!("d{}/e/f{n}", n % 7)).collect();
+        for path in &paths {
+            std::fs::create_dir_all(served.dir.join(path).parent().unwrap()).unwrap();
+            std::fs::write(served.dir.join(path), "x").unwrap();
+        }
+        let all: Vec<(&str, FileHandle)> =
+            paths.iter().map(|path| (path.as_str(), served.handle(path))).collect();
+        let gone = served.handle("d3/e/f3");
+        std::fs::remove_file(served.dir.join("d3/e/f3")).unwrap();
+        // A tag in front belongs to the name space.
+        let waiting = all.iter().map(|(path, handle)| (*path, handle.with_tag([128, 1, 2, 3])));
+        let waiting: Vec<_> = waiting.map(|(path, it)| (path, it, served.lane(it))).collect();
+        for (path, handle, lane) in waiting {
+            let found = served.wait(handle, &lane.expect("nothing was searched yet"));
+            match path {
+                "d3/e/f3" => assert_eq!(found, Err(Error::Stale)),
+                path => assert_eq!(found, Ok(served.inode(path))),
+            }
+        }
+        assert_eq!(served.host.searches.begun(), 1);
+        // Later requests need none, also in a directory that was renamed within.
+        std::fs::rename(served.dir.join("d4"), served.dir.join("d5/d4")).unwrap();
+        assert!(served.lane(all[5].1).is_none());
+        let lane = served.lane(all[4].1).expect("it is not where it was");
+        assert_eq!(served.wait(all[4].1, &lane), Ok(served.inode("d5/d4/e/f4")));
+        assert_eq!(served.host.searches.begun(), 2);
+        assert!(all.iter().filter(|(path, _)| *path != "d3/e/f3").all(|it| served.lane(it.1).is_none()));
+        // Files made since are searched for, as are those that have gone.
+        std::fs::write(served.dir.join("new"), "x").unwrap();
+        for (handle, expected) in
+            [(served.handle("new"), Ok(served.inode("new"))), (gone, Err(Error::Stale))]
+        {
+            let lane = served.lane(handle).expect("it was not found by the last search");
+            assert_eq!(served.wait(handle, &lane), expected);
+        }
+        assert_eq!(served.host.searches.begun(), 4);
     }
 
     #[test]
     fn malformed_handles_are_stale() {
-        let dir = Scratch::new("malformed");
-        let root = rustix::fs::open(&dir.0, OFlags::PATH, Mode::empty()).unwrap();
+        unprivileged(refuse_malformed);
+    }
+
+    fn refuse_malformed() {
+        let served = Served::new("malformed");
         for identifier in [&b""[..], b"short", b"\0\0\0\0\0\0\0\x01", b"\0\0\0\0\0\0\0\x01\x01junk"]
         {
             let handle = FileHandle::new(identifier).unwrap();
-            let opened = super::open(root.as_fd(), &handle).map_err(Error::from);
-            assert_eq!(opened.map(|_| ()), Err(Error::Stale), "{identifier:?}");
+            let lane = Lane::Searching(served.host.searches.begun());
+            assert_eq!(served.wait(handle, &lane), Err(Error::Stale), "{identifier:?}");
         }
     }
 }

@@ -42,6 +42,9 @@ pub(crate) enum Lane {
     Users,
     /// The storage of removed files, which is freed when they are closed.
     Freeing,
+    /// A search of a served directory for files by their inode numbers; requests that arrived after
+    /// this number of searches had begun.
+    Searching(u64),
 }
 
 impl Lane {
@@ -58,6 +61,7 @@ impl Lane {
             Lane::Hosts => "the host name service".into(),
             Lane::Users => "the user database".into(),
             Lane::Freeing => "the storage of removed files".into(),
+            Lane::Searching(_) => "the search of served directories".into(),
         }
     }
 }
@@ -520,8 +524,9 @@ impl<J: Queued> Lanes<J> {
     pub(crate) fn hung(&self, now: Instant, limit: Duration) -> Vec<Hung> {
         let mut hung: BTreeMap<&Lane, Instant> = BTreeMap::new();
         for running in self.running.values().take_while(|r| now.since(r.since) >= limit) {
-            // Storage may take long to free, which is no fault.
-            for lane in running.lanes.iter().filter(|lane| **lane != Lane::Freeing) {
+            // Storage may take long to free, and a large directory to search, which is no fault.
+            let is_slow = |lane: &&Lane| matches!(lane, Lane::Freeing | Lane::Searching(_));
+            for lane in running.lanes.iter().filter(|lane| !is_slow(lane)) {
                 hung.entry(lane).or_insert(running.since);
             }
         }
