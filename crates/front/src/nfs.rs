@@ -121,8 +121,13 @@ impl Session {
         self.quota = self.quota.min(room.messages.max(1));
     }
 
-    /// Returns the bytes held: requested, unsent, or received of a large call.
+    /// Returns the bytes held: requested, unsent, received of a large call, or for places of files.
     pub fn bytes(&self) -> usize {
+        self.busy_bytes() + self.files.places_bytes()
+    }
+
+    /// Returns the bytes held by calls in progress.
+    fn busy_bytes(&self) -> usize {
         let received = self.input.capacity() + self.lent + self.fragments.capacity();
         self.asked + self.unsent + received.saturating_sub(RECEIVE_FREE)
     }
@@ -140,7 +145,7 @@ impl Session {
 
     /// Returns whether nothing is in progress. A client recovers everything by its handles.
     pub fn is_idle(&self) -> bool {
-        self.calls.is_empty() && self.bytes() == 0
+        self.calls.is_empty() && self.busy_bytes() == 0
     }
 
     /// Returns whether a waiting call lacks memory only.
@@ -204,6 +209,12 @@ impl Session {
         self.room.lets_send(self.unsent, self.export.limits.bytes)
     }
 
+    /// Returns the maximum number of places of files: their memory is a part of what is free beyond
+    /// one half of all, so that any number of connections leaves that half to calls.
+    fn places_max(&self) -> usize {
+        self.room.spare.saturating_sub(self.room.reserve * 4) / files::PLACE_SIZE
+    }
+
     /// Returns the maximum number of nodes and open files.
     fn handles_max(&self) -> usize {
         self.room.handles_max().min(self.export.limits.handles)
@@ -224,6 +235,7 @@ impl Automaton for Session {
         // A call needs a node and an open file.
         let most = self.handles_max().saturating_sub(self.calls.len() + 2);
         self.files.expire(now, most, out);
+        self.files.forget_places(self.places_max(), out);
         match input {
             Input::Received(bytes) => self.gather(bytes),
             Input::Answered(id, reply) => self.answered(now, id, reply, out),

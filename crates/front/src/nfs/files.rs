@@ -3,7 +3,8 @@
 //! NFS has no opens: a client sends a handle with each call. Nodes and open files are kept for a
 //! while after a call, because the next one is likely to be for the same file. A node holds the
 //! storage of a removed file, so this while is short; of a file without a node its *place* is kept,
-//! the directory and name where it was found last, from which most files are found again.
+//! the directory and name where it was found last, from which most files are found again. Places
+//! are kept as long as there is memory for them, the ones used last.
 
 use crate::Output;
 use base::{Access, Caller, Instant, Kind, Name};
@@ -19,11 +20,11 @@ const IDLE_TIME: Duration = Duration::from_secs(4);
 /// The same for a file that is open for writing, which perhaps could not be opened so again.
 const WRITE_TIME: Duration = Duration::from_secs(60);
 
-/// Time for which the place of a file without a node is kept.
-const PLACE_TIME: Duration = Duration::from_secs(60);
-
 /// Maximum number of files without a node.
-const PLACES_MAX: usize = 1024;
+const PLACES_MAX: usize = 1 << 16;
+
+/// Memory of a file without a node, with its place, bytes.
+pub(super) const PLACE_SIZE: usize = 512;
 
 /// Maximum number of names walked to find a file by its place.
 const PLACE_DEPTH_MAX: usize = 16;
@@ -44,7 +45,7 @@ struct File {
     place: Option<Place>,
     /// Number of calls that use the node.
     users: u32,
-    /// Time when an unused file is released, or forgotten; zero before its first use.
+    /// Time when the node of an unused file is released, or was; zero before its first use.
     expires: Instant,
     /// Whether it was found to be gone: it is dropped after its last use.
     gone: bool,
@@ -70,7 +71,7 @@ pub(super) struct Files {
     by_place: BTreeMap<Place, usize>,
     /// Unused files with a node, by the time when they are released.
     warm: BTreeSet<(Instant, usize)>,
-    /// Files without a node, by the time when they are forgotten.
+    /// Files without a node, by the time when it was released.
     cold: BTreeSet<(Instant, usize)>,
     /// Number of nodes and of open files.
     handles: usize,
@@ -91,10 +92,14 @@ impl Files {
         }
     }
 
-    /// Returns the number of nodes, of open files, and of files without a node: their memory is
-    /// bounded with that of the others.
+    /// Returns the number of nodes and of open files.
     pub(super) fn handles(&self) -> usize {
-        self.handles + self.cold.len()
+        self.handles
+    }
+
+    /// Returns the memory of files without a node, bytes.
+    pub(super) fn places_bytes(&self) -> usize {
+        self.cold.len() * PLACE_SIZE
     }
 
     /// Returns whether files are left to be released.
@@ -102,10 +107,9 @@ impl Files {
         self.is_leaving && !self.files.is_empty()
     }
 
-    /// Returns the time when the next node is released, or the next file forgotten.
+    /// Returns the time when the next node is released.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let first = [self.warm.first(), self.cold.first()].into_iter().flatten().min();
-        let first = first.map(|(expires, _)| *expires);
+        let first = self.warm.first().map(|(expires, _)| *expires);
         if self.is_leaving { first.map(|_| Instant(0)) } else { first }
     }
 
@@ -268,15 +272,17 @@ impl Files {
         id
     }
 
-    /// Forgets files and releases nodes that have not been used for a while, and others beyond a
-    /// number of handles.
-    pub(super) fn expire(&mut self, now: Instant, most: usize, out: &mut Vec<Output>) {
-        while let Some((expires, slot)) = self.cold.first().copied() {
-            if expires > now && self.handles() <= most && self.cold.len() <= PLACES_MAX {
-                break;
-            }
+    /// Forgets the files without a node beyond a number of them.
+    pub(super) fn forget_places(&mut self, most: usize, out: &mut Vec<Output>) {
+        while self.cold.len() > most.min(PLACES_MAX)
+            && let Some((_, slot)) = self.cold.first().copied()
+        {
             self.drop_file(slot, out);
         }
+    }
+
+    /// Releases nodes that have not been used for a while, and others beyond a number of handles.
+    pub(super) fn expire(&mut self, now: Instant, most: usize, out: &mut Vec<Output>) {
         let mut left = RELEASE_MAX;
         while left > 0
             && let Some((expires, slot)) = self.warm.first().copied()
@@ -285,7 +291,7 @@ impl Files {
                 break;
             }
             left -= 1;
-            if self.is_leaving || self.handles() > most {
+            if self.is_leaving {
                 self.drop_file(slot, out);
             } else {
                 self.cool(slot, now, out);
@@ -307,8 +313,8 @@ impl Files {
         if self.files[slot].place.is_none() {
             return self.drop_file(slot, out);
         }
-        self.files[slot].expires = now + PLACE_TIME;
-        self.cold.insert((self.files[slot].expires, slot));
+        self.files[slot].expires = now;
+        self.cold.insert((now, slot));
     }
 
     fn release(&mut self, slot: usize, out: &mut Vec<Output>) {

@@ -298,7 +298,7 @@ fn unused_files_are_released_and_found_again_by_their_place() {
     lab.text.clear();
     lab.wait(3);
     lab.wait(1);
-    assert_eq!(lab.session.handles(), 1, "the place of the file counts");
+    assert_eq!((lab.session.handles(), lab.session.bytes()), (0, files::PLACE_SIZE));
     // The root has no place.
     lab.call(4, &WireCall::GetAttr { object: handle(0) });
     lab.answer(0, walked(Kind::Directory, 1));
@@ -339,7 +339,7 @@ fn unused_files_are_released_and_found_again_by_their_place() {
 }
 
 #[test]
-fn places_are_limited_and_forgotten_after_a_minute() {
+fn places_are_kept_as_long_as_there_is_memory() {
     let mut lab = Lab::mounted();
     for number in 1..=200u8 {
         lab.now = lab.now + Duration::from_micros(1);
@@ -349,11 +349,23 @@ fn places_are_limited_and_forgotten_after_a_minute() {
         assert!(lab.session.handles() <= 100, "within the limit");
     }
     lab.wait(4);
-    assert!(lab.session.handles() > 90);
-    lab.wait(59);
-    assert!(lab.session.handles() > 90);
-    lab.wait(2);
     assert_eq!(lab.session.handles(), 0);
+    assert_eq!(lab.session.bytes(), 200 * files::PLACE_SIZE);
+    assert!(lab.session.is_idle(), "nothing is lost with them");
+    lab.wait(1 << 20);
+    assert_eq!(lab.session.bytes(), 200 * files::PLACE_SIZE, "time is no limit");
+    let (spare, reserve) = (40_000, 8_000);
+    lab.session.set_room(Room { spare, reserve, ..Room::ALL });
+    lab.wait(1);
+    assert_eq!(lab.session.bytes(), 15 * files::PLACE_SIZE, "what is free beyond one half");
+    // Those of the files used last are kept.
+    lab.call(3, &WireCall::GetAttr { object: handle(0) });
+    lab.answer(0, walked(Kind::Directory, 1));
+    lab.answer(0, Ok(Reply::Stat(stat(Kind::Directory))));
+    lab.text.clear();
+    lab.call(4, &WireCall::GetAttr { object: handle(200) });
+    lab.call(5, &WireCall::GetAttr { object: handle(1) });
+    assert_eq!(lab.text, "GetAttr: ask 0 Walk\nGetAttr: ask 1 Resolve\n");
 }
 
 #[test]
