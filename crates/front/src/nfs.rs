@@ -478,10 +478,16 @@ impl Session {
         if let Some(pin) = context.found {
             self.files.unpin(pin, now, out);
         }
-        if let Next::Ask(ask) = next {
-            return self.ask(call, Await::Procedure, ask, out);
+        match next {
+            Next::Ask(ask) => self.ask(call, Await::Procedure, ask, out),
+            Next::Reopen => {
+                call.open = None;
+                self.advance(now, call, out);
+            }
+            Next::Reply | Next::Data(_) | Next::Fail(_) | Next::FailWith(_) => {
+                self.finish(now, call, next, body, out);
+            }
         }
-        self.finish(now, call, next, body, out);
     }
 
     fn fail(&mut self, now: Instant, call: Call, error: Error, out: &mut Vec<Output>) {
@@ -502,7 +508,7 @@ impl Session {
             Next::Data(data) => (Status::Ok, data),
             Next::Fail(error) => (translate::status(error), Vec::new()),
             Next::FailWith(status) => (status, Vec::new()),
-            Next::Ask(ask) => unreachable!("{ask:?} is no end"),
+            Next::Ask(_) | Next::Reopen => unreachable!("{next:?} is no end"),
         };
         if status != Status::Ok {
             body = reply_head(call.xid, Outcome::Success);

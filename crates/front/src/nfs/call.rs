@@ -145,6 +145,20 @@ impl Context<'_> {
         Some(translate::attributes(stat, self.export.device))
     }
 
+    /// Returns attributes of the file of the first handle, and records them; whether its caller
+    /// must open the file again.
+    pub(super) fn see(&mut self, stat: &Stat) -> (PostOp, bool) {
+        let pin = self.pins[0].expect("its node is known");
+        let is_outdated = self.files.see(pin, stat);
+        (self.attributes(stat), is_outdated)
+    }
+
+    /// Returns attributes of the file of the first handle after a change, and records them.
+    pub(super) fn changed_file(&mut self, after: Option<&Stat>) -> Wcc {
+        let after = after.and_then(|stat| self.see(stat).0);
+        Wcc { before: None, after }
+    }
+
     /// Returns attributes after a change.
     pub(super) fn changed(&self, after: Option<&Stat>) -> Wcc {
         Wcc { before: None, after: after.and_then(|stat| self.attributes(stat)) }
@@ -164,6 +178,8 @@ impl Context<'_> {
 pub(super) enum Next {
     /// Send a request and wait.
     Ask(Ask),
+    /// Begin again with another open file: permissions may have changed.
+    Reopen,
     /// Reply: the results are in the body.
     Reply,
     /// Reply: the results are in the body, followed by this data.

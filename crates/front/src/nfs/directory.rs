@@ -171,6 +171,9 @@ impl Procedure for ReadDir {
     fn answered(&mut self, reply: Result<Reply, Error>, context: &mut Context<'_>) -> Next {
         match (std::mem::replace(&mut self.state, State::List), reply) {
             (State::Itself, Ok(Reply::Stat(stat))) => {
+                if context.see(&stat).1 {
+                    return Next::Reopen;
+                }
                 self.state = State::Parent(stat);
                 let name = base::Name::new(b"..").expect("a name");
                 Next::Ask(Ask::Walk { from: context.node(), names: vec![name] })

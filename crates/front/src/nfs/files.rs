@@ -6,8 +6,9 @@
 //! the directory and name where it was found last, from which most files are found again. Places
 //! are kept as long as there is memory for them, the ones used last.
 
+use super::translate;
 use crate::Output;
-use base::{Access, Caller, Instant, Kind, Name};
+use base::{Access, Caller, Instant, Kind, Name, Stat, Time};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -42,6 +43,10 @@ struct File {
     kind: Kind,
     node: Option<NodeId>,
     opens: Vec<Open>,
+    /// Open files to be closed after the last call that may use them.
+    outdated: Vec<OpenId>,
+    /// The attributes seen last, while it is open.
+    seen: Option<Seen>,
     place: Option<Place>,
     /// Number of calls that use the node.
     users: u32,
@@ -51,12 +56,58 @@ struct File {
     gone: bool,
 }
 
+impl File {
+    fn new(handle: Handle, kind: Kind) -> File {
+        File {
+            handle,
+            kind,
+            node: None,
+            opens: Vec::new(),
+            outdated: Vec::new(),
+            seen: None,
+            place: None,
+            users: 0,
+            expires: Instant(0),
+            gone: false,
+        }
+    }
+
+    /// Returns the number of its node and open files.
+    fn handles(&self) -> usize {
+        self.opens.len() + self.outdated.len() + usize::from(self.node.is_some())
+    }
+}
+
 /// An open file.
 #[derive(Debug)]
 struct Open {
     id: OpenId,
     caller: Caller,
     access: Access,
+}
+
+/// Attributes that tell whether permissions may have changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+    modified: Time,
+    changed: Time,
+}
+
+impl Seen {
+    fn of(stat: &Stat) -> Seen {
+        let Stat { mode, uid, gid, modified, changed, .. } = *stat;
+        Seen { mode, uid, gid, modified, changed }
+    }
+
+    /// Returns whether permissions may have changed since: by owner and mode, or, as access control
+    /// lists do, by a change that was not of the contents.
+    fn may_differ(self, since: Seen) -> bool {
+        let of = |seen: Seen| (seen.mode, seen.uid, seen.gid);
+        of(self) != of(since) || self.changed != since.changed && self.modified == since.modified
+    }
 }
 
 /// A file in use by a call, to be [released](Files::unpin).
@@ -138,6 +189,8 @@ impl Files {
         if file.users > 0 {
             return;
         }
+        self.handles -= file.outdated.len();
+        out.extend(file.outdated.drain(..).map(Output::Close));
         if file.gone {
             return self.drop_file(slot, out);
         }
@@ -178,10 +231,7 @@ impl Files {
         out: &mut Vec<Output>,
     ) -> Pin {
         let slot = self.by_handle.get(&handle).copied().unwrap_or_else(|| {
-            let (opens, users, expires) = (Vec::new(), 0, Instant(0));
-            let file =
-                File { handle, kind, node: None, opens, place: None, users, expires, gone: false };
-            let slot = self.files.insert(file);
+            let slot = self.files.insert(File::new(handle, kind));
             self.by_handle.insert(handle, slot);
             slot
         });
@@ -253,6 +303,24 @@ impl Files {
         self.files[pin.0].opens.first().map(|open| open.id)
     }
 
+    /// Records attributes of a file in use. If permissions may have changed, open files of callers
+    /// to whom they may be denied by now are not used for other calls; returns whether there are.
+    pub(super) fn see(&mut self, Pin(slot): Pin, stat: &Stat) -> bool {
+        let file = &mut self.files[slot];
+        assert!(file.users > 0, "its open files are closed after the call");
+        let seen = Seen::of(stat);
+        if !file.seen.replace(seen).is_some_and(|before| seen.may_differ(before)) {
+            return false;
+        }
+        let is_outdated = |open: &mut Open| {
+            let is_allowed = translate::may_open(&open.caller, stat, open.access.write);
+            open.caller != Caller::Server && !is_allowed
+        };
+        let before = file.outdated.len();
+        file.outdated.extend(file.opens.extract_if(.., is_outdated).map(|open| open.id));
+        file.outdated.len() > before
+    }
+
     /// Adds an open file, to be kept as long as the node; returns it, or closes it and returns
     /// another one that allows as much.
     pub(super) fn add_open(
@@ -321,8 +389,10 @@ impl Files {
         let file = &mut self.files[slot];
         assert_eq!(file.users, 0, "a file in use is kept");
         self.warm.remove(&(file.expires, slot));
-        self.handles -= file.opens.len() + usize::from(file.node.is_some());
-        out.extend(file.opens.drain(..).map(|open| Output::Close(open.id)));
+        self.handles -= file.handles();
+        file.seen = None;
+        let outdated = file.outdated.drain(..);
+        out.extend(file.opens.drain(..).map(|open| open.id).chain(outdated).map(Output::Close));
         out.extend(file.node.take().map(Output::Release));
     }
 
@@ -351,7 +421,8 @@ impl Files {
             assert_eq!(self.by_handle.get(&file.handle) == Some(&slot), !file.gone);
             let place = file.place.as_ref().map(|place| self.by_place.get(place));
             assert!(place.is_none_or(|known| known == Some(&slot)), "a place has one file");
-            handles += file.opens.len() + usize::from(file.node.is_some());
+            assert!(file.users > 0 || file.outdated.is_empty(), "they are closed after the call");
+            handles += file.handles();
         }
         assert_eq!(self.handles, handles);
         let places = self.files.iter().filter(|(_, file)| file.place.is_some()).count();

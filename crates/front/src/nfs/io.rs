@@ -39,6 +39,11 @@ impl Procedure for Read {
     fn answered(&mut self, reply: Result<Reply, Error>, context: &mut Context<'_>) -> Next {
         if let Some(data) = self.data.take() {
             let stat = optional(reply);
+            let (attributes, is_outdated) =
+                stat.as_ref().map_or((None, false), |stat| context.see(stat));
+            if is_outdated {
+                return Next::Reopen;
+            }
             let count: usize = data.iter().map(|piece| piece.len()).sum();
             let count = u32::try_from(count).expect("reads are limited");
             let end = self.offset.saturating_add(count.into());
@@ -46,7 +51,6 @@ impl Procedure for Read {
             // Nothing was read: at the time of the read this was the end.
             let at_end = count == 0 && self.count > 0;
             let eof = at_end || size.map_or(count == 0, |size| end >= size);
-            let attributes = stat.and_then(|stat| context.attributes(&stat));
             nfs::put_read(attributes, count, eof, context.body);
             return Next::Data(data);
         }
@@ -132,7 +136,7 @@ impl Procedure for Write {
             }
             (Writing::After(count), reply) => {
                 let (count, committed) = (*count, self.stable);
-                let file = context.changed(optional(reply).as_ref());
+                let file = context.changed_file(optional(reply).as_ref());
                 let verifier = context.export.nfs.verifier;
                 Results::Write { file, count, committed, verifier }.put(context.body);
                 Next::Reply
@@ -181,7 +185,7 @@ impl Procedure for Commit {
 
     fn answered(&mut self, reply: Result<Reply, Error>, context: &mut Context<'_>) -> Next {
         if self.is_durable {
-            let file = context.changed(optional(reply).as_ref());
+            let file = context.changed_file(optional(reply).as_ref());
             let verifier = context.export.nfs.verifier;
             Results::Commit { file, verifier }.put(context.body);
             return Next::Reply;

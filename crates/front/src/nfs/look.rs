@@ -49,8 +49,8 @@ impl Look {
         Look { handle, what: Looked::PathConf }
     }
 
-    fn results<'a>(&self, stat: &Stat, context: &Context<'_>) -> Results<'a> {
-        let attributes = context.attributes(stat);
+    fn results<'a>(&self, stat: &Stat, context: &mut Context<'_>) -> Results<'a> {
+        let (attributes, _) = context.see(stat);
         let size = context.export.limits.msize;
         match self.what {
             Looked::Attributes => Results::GetAttr { attributes: attributes.expect("just made") },
@@ -259,7 +259,7 @@ impl Procedure for SetAttr {
                 (Err(error), _) => Next::Fail(error),
             },
             Setting::After => {
-                let object = context.changed(optional(reply).as_ref());
+                let object = context.changed_file(optional(reply).as_ref());
                 Results::SetAttr { object }.put(context.body);
                 Next::Reply
             }

@@ -185,6 +185,7 @@ impl Make {
         let handle = secret::seal(&context.export.nfs.key, &handle);
         let node = self.found.node.take().expect("it was found");
         let pin = context.keep(handle, self.found.stat.kind, node);
+        context.files.see(pin, &self.found.stat);
         if self.name.plain() {
             context.files.set_place(pin, (self.dir, self.name.clone()));
         }

@@ -132,7 +132,8 @@ impl Session {
                     self.fail(now, call, Error::Denied, out);
                 }
             }
-            (_, Ok(Reply::Opened(open, _))) => {
+            (_, Ok(Reply::Opened(open, stat))) => {
+                self.files.see(pin, &stat);
                 let access = call.procedure.access().expect("it needs an open file");
                 let caller = call.caller.clone();
                 call.open = Some(self.files.add_open(pin, caller, access, open, out));

@@ -1,6 +1,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a test names the variants it is about")]
 
 mod listing;
+mod permissions;
 
 use super::*;
 use crate::Nfs;
@@ -484,41 +485,6 @@ fn writes_are_durable_as_asked_for_and_by_commit() {
         Commit: ask 0 Sync
         <- 0 Done: ask 0 Stat
         <- 0 Stat: 6 Commit
-    "#]]
-    .assert_eq(&lab.text);
-}
-
-#[test]
-fn an_owner_writes_to_a_file_that_may_not_be_written_any_more() {
-    let mut lab = Lab::looked_up(b"f", 5, 2);
-    let user = |uid| User { uid, gid: 5, groups: Vec::new(), commands: false };
-    for uid in [0, 1] {
-        lab.session.identity = Identity::Fixed(Caller::User(user(uid).into()));
-        let (stable, data) = (Stable::Unstable, &b"x"[..]);
-        lab.call(3, &WireCall::Write { file: handle(5), offset: 0, count: 1, stable, data });
-        lab.answer(0, Err(Error::Denied));
-        lab.answer(0, Ok(Reply::Stat(Stat { mode: 0o444, ..stat(Kind::File) })));
-        if uid == 0 {
-            lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::File))));
-            lab.answer(0, Ok(Reply::Written(1)));
-            lab.answer(0, Ok(Reply::Stat(stat(Kind::File))));
-        }
-    }
-    // It stays open for longer.
-    lab.wait(59);
-    lab.wait(1);
-    expect![[r#"
-        Write: ask 0 Open
-        <- 0 Denied: ask 0 Stat
-        <- 0 Stat: ask 0 Open
-        <- 0 Opened: ask 0 Write
-        <- 0 Written: ask 0 Stat
-        <- 0 Stat: 3 Write 1 Unstable
-        Write: ask 0 Open
-        <- 0 Denied: ask 0 Stat
-        <- 0 Stat: 3 Access
-        tick: release 1
-        tick: close 9, release 2
     "#]]
     .assert_eq(&lab.text);
 }
