@@ -420,7 +420,7 @@ impl Session {
         call.awaits = awaits;
         self.asked += call.bytes;
         // Who may change a directory need not be able to read it.
-        let is_own = matches!(awaits, Await::OpenSync | Await::OpenAnyway);
+        let is_own = matches!(awaits, Await::OpenSync | Await::OpenAny | Await::OpenAnyway);
         let caller = if is_own { Caller::Server } else { call.caller.clone() };
         let id = CallId(u32::try_from(self.calls.insert(call)).expect("calls are limited"));
         out.push(Output::Ask(id, Request { caller, ask }));
@@ -443,7 +443,11 @@ impl Session {
             Await::Resolve(_) | Await::Walk(_) | Await::Verify(..) => {
                 self.found(now, call, reply, out);
             }
-            Await::Open | Await::Permission | Await::OpenAnyway | Await::OpenSync => {
+            Await::Open
+            | Await::OpenAny
+            | Await::Permission
+            | Await::OpenAnyway
+            | Await::OpenSync => {
                 self.opened(now, call, reply, out);
             }
             Await::Procedure => self.step_procedure(now, call, Some(reply), out),

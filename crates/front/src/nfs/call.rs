@@ -71,6 +71,8 @@ pub(super) enum Await {
     Verify(usize, NodeId, Kind),
     /// Waiting for the open file.
     Open,
+    /// Waiting for an open file with any access, opened by the server itself.
+    OpenAny,
     /// Waiting for the attributes of the file, after an open was denied: protocols with opens check
     /// permissions at the open only, so the owner may use a file that has no permission any more,
     /// and a file that may be executed is read.
@@ -93,6 +95,7 @@ impl Await {
             Await::Walk(_) => "walk",
             Await::Verify(..) => "verify",
             Await::Open => "open",
+            Await::OpenAny => "open any",
             Await::Permission => "permission",
             Await::OpenAnyway => "open anyway",
             Await::OpenSync => "open to sync",
@@ -206,7 +209,7 @@ pub(super) trait Procedure: std::fmt::Debug + Send {
         None
     }
 
-    /// Returns whether any open file will do.
+    /// Returns whether any open file will do, also one of the server's own.
     fn takes_any_open(&self) -> bool {
         false
     }

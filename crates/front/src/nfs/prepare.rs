@@ -39,7 +39,11 @@ impl Session {
                     return self.fail(now, call, Error::TooManyOpen, out);
                 }
                 let node = self.files.node(pin);
-                return self.ask(call, Await::Open, Ask::Open { node, access }, out);
+                let (awaits, access) = match call.procedure.takes_any_open() {
+                    true => (Await::OpenAny, Access::READ),
+                    false => (Await::Open, access),
+                };
+                return self.ask(call, awaits, Ask::Open { node, access }, out);
             }
         }
         if call.procedure.is_change() && call.sync.is_none() && !self.export.nfs.is_async {
@@ -118,6 +122,15 @@ impl Session {
                         self.files.add_open(pin, Caller::Server, Access::READ, open, out)
                     }));
                 self.step_procedure(now, call, None, out);
+            }
+            (Await::OpenAny, Ok(Reply::Opened(open, _))) => {
+                let open = self.files.add_open(pin, Caller::Server, Access::READ, open, out);
+                call.open = Some(open);
+                self.step_procedure(now, call, None, out);
+            }
+            (Await::OpenAny, Err(Error::Denied)) => {
+                let access = call.procedure.access().expect("it needs an open file");
+                self.ask(call, Await::Open, Ask::Open { node, access }, out);
             }
             (Await::Open, Err(Error::Denied)) => {
                 self.ask(call, Await::Permission, Ask::Stat { node }, out);

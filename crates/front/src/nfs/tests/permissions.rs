@@ -104,3 +104,33 @@ fn withdrawn_permissions_are_noticed_with_the_next_attributes() {
     "#]]
     .assert_eq(&lab.text);
 }
+
+#[test]
+fn what_was_written_is_committed_although_the_file_may_not_be_written_any_more() {
+    let mut lab = Lab::looked_up(b"f", 5, 2);
+    lab.session.identity = user(1);
+    let commit = WireCall::Commit { file: handle(5), offset: 0, count: 0 };
+    lab.call(3, &commit);
+    lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::File))));
+    lab.answer(0, Ok(Reply::Done));
+    lab.answer(0, Ok(Reply::Stat(stat(Kind::File))));
+    lab.session = Lab::looked_up(b"f", 5, 2).session;
+    lab.text += "a file that the server itself may only write\n";
+    lab.call(4, &commit);
+    lab.answer(0, Err(Error::Denied));
+    lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::File))));
+    lab.answer(0, Ok(Reply::Done));
+    lab.answer(0, Ok(Reply::Stat(stat(Kind::File))));
+    expect![[r#"
+        Commit: ask 0 Open
+        <- 0 Opened: ask 0 Sync
+        <- 0 Done: ask 0 Stat
+        <- 0 Stat: 3 Commit
+        a file that the server itself may only write
+        Commit: ask 0 Open
+        <- 0 Denied: ask 0 Open
+        <- 0 Opened: ask 0 Sync
+        <- 0 Done: ask 0 Stat
+        <- 0 Stat: 4 Commit
+    "#]].assert_eq(&lab.text);
+}
