@@ -15,6 +15,8 @@ pub(super) struct Make {
     what: Made,
     /// Attributes to set after the creation.
     set: SetStat,
+    /// Whether this changes the file.
+    is_set: bool,
     state: State,
     found: Found,
 }
@@ -54,8 +56,14 @@ enum State {
     Find,
     /// Waiting for the file of the name, which may be one that this client has created before.
     Compare,
+    /// Waiting for the file of the name, whose open was denied.
+    Existing,
+    /// Waiting for it to be open for writing, to be truncated.
+    Open,
     /// Waiting for the attributes to be set.
     Set,
+    /// Waiting for their durability.
+    SyncFile,
     /// Waiting for the attributes after that.
     Look,
     /// Waiting for the handle of the file.
@@ -70,7 +78,7 @@ enum State {
 #[derive(Debug, Default)]
 struct Found {
     node: Option<NodeId>,
-    open: Option<OpenId>,
+    open: Option<(OpenId, Access)>,
     stat: Stat,
     handle: Option<Handle>,
 }
@@ -88,7 +96,7 @@ const ACCESS: Access =
 impl Make {
     fn new(dir: Handle, name: Name, what: Made, set: SetStat) -> Make {
         let state = if let Made::Nothing = what { State::Find } else { State::Make };
-        Make { dir, name, what, set, state, found: Found::default() }
+        Make { dir, name, what, set, is_set: false, state, found: Found::default() }
     }
 
     pub(super) fn lookup(dir: Handle, name: Name) -> Make {
@@ -153,9 +161,43 @@ impl Make {
         if set == SetStat::default() {
             return self.identify();
         }
+        // A file that was empty before loses nothing.
+        self.is_set = set != SetStat { size: Some(self.found.stat.size), ..SetStat::default() };
         self.state = State::Set;
-        let open = self.found.open.filter(|_| set.size.is_some());
+        let open = self.found.open.map(|(open, _)| open).filter(|_| set.size.is_some());
         Next::Ask(Ask::SetStat { node, open, set })
+    }
+
+    /// Makes the attributes durable, if the file is open: else they are with the directory's entry.
+    fn was_set(&mut self, context: &Context<'_>) -> Next {
+        match self.found.open.filter(|_| self.is_set && !context.export.nfs.is_async) {
+            Some((open, _)) => {
+                self.state = State::SyncFile;
+                Next::Ask(Ask::Sync { open, data_only: false })
+            }
+            None => self.look(),
+        }
+    }
+
+    fn look(&mut self) -> Next {
+        self.state = State::Look;
+        Next::Ask(Ask::Stat { node: self.found.node.expect("it was found") })
+    }
+
+    /// Continues with an existing file that its caller may not read and write: that is an error
+    /// only if the file is to be truncated.
+    fn existing(&mut self, reply: Reply) -> Next {
+        match (self.walked(reply), self.set.size) {
+            (Ok(Stat { kind: Kind::File, .. }), None) => self.identify(),
+            (Ok(Stat { kind: Kind::File, .. }), Some(_)) => {
+                self.state = State::Open;
+                let node = self.found.node.expect("it was found");
+                Next::Ask(Ask::Open { node, access: super::io::WRITE })
+            }
+            (Ok(Stat { kind: Kind::Directory, .. }), _) => Next::Fail(Error::IsDirectory),
+            (Ok(_), _) => Next::Fail(Error::Exists),
+            (Err(_), _) => Next::Fail(Error::Denied),
+        }
     }
 
     fn identify(&mut self) -> Next {
@@ -167,7 +209,7 @@ impl Make {
         let Reply::Created(node, open, stat) = reply else {
             return self.find(State::Find, context);
         };
-        self.found = Found { node: Some(node), open: Some(open), stat, handle: None };
+        self.found = Found { node: Some(node), open: Some((open, ACCESS)), stat, handle: None };
         self.set()
     }
 
@@ -189,9 +231,9 @@ impl Make {
         if self.name.plain() {
             context.files.set_place(pin, (self.dir, self.name.clone()));
         }
-        if let Some(open) = self.found.open.take() {
+        if let Some((open, access)) = self.found.open.take() {
             let caller = context.caller.clone();
-            context.files.add_open(pin, caller, ACCESS, open, context.out);
+            context.files.add_open(pin, caller, access, open, context.out);
         }
         if let Made::Nothing = self.what {
             let attributes = context.attributes(&self.found.stat);
@@ -285,6 +327,12 @@ impl Procedure for Make {
             {
                 return self.find(State::Compare, context);
             }
+            (State::Make, Err(Error::Denied))
+                if matches!(self.what, Made::File(_, How::Unchecked)) =>
+            {
+                return self.find(State::Existing, context);
+            }
+            (State::Existing, Err(_)) => return Next::Fail(Error::Denied),
             (_, Ok(reply)) => reply,
             (_, Err(error)) => return Next::Fail(error),
         };
@@ -302,10 +350,14 @@ impl Procedure for Make {
                 }
                 (Ok(_) | Err(_), _) => Next::Fail(Error::Exists),
             },
-            State::Set => {
-                self.state = State::Look;
-                Next::Ask(Ask::Stat { node: self.found.node.expect("it was found") })
+            State::Existing => self.existing(reply),
+            State::Open => {
+                let open = reply.handed_out().1.expect("it was opened");
+                self.found.open = Some((open, super::io::WRITE));
+                self.set()
             }
+            State::Set => self.was_set(context),
+            State::SyncFile => self.look(),
             State::Identify => self.identified(reply, context),
             State::Sync => self.look_at_dir(context),
             State::Look | State::Dir => unreachable!("handled above"),
@@ -322,6 +374,6 @@ impl Procedure for Make {
     }
 
     fn held(&mut self) -> (Option<NodeId>, Option<OpenId>) {
-        (self.found.node.take(), self.found.open.take())
+        (self.found.node.take(), self.found.open.take().map(|(open, _)| open))
     }
 }

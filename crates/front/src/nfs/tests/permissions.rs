@@ -132,5 +132,109 @@ fn what_was_written_is_committed_although_the_file_may_not_be_written_any_more()
         <- 0 Opened: ask 0 Sync
         <- 0 Done: ask 0 Stat
         <- 0 Stat: 4 Commit
-    "#]].assert_eq(&lab.text);
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+/// Returns a CREATE of `f` in the root.
+fn create(size: Option<u64>) -> WireCall<'static> {
+    let set = SetAttributes { mode: Some(0o644), size, ..SetAttributes::default() };
+    WireCall::Create { dir: handle(0), name: b"f", how: CreateHow::Unchecked(set) }
+}
+
+#[test]
+fn an_existing_file_that_may_not_be_written_is_created_unless_it_is_truncated() {
+    let mut lab = Lab::mounted();
+    for (xid, kind) in [(2, Kind::File), (3, Kind::Directory), (4, Kind::Fifo)] {
+        lab.call(xid, &create(None));
+        lab.answer(0, Err(Error::Denied));
+        lab.answer(0, walked(kind, 2));
+        if kind == Kind::File {
+            lab.answer(0, identified(5));
+            lab.answer(0, Ok(Reply::Stat(stat(Kind::Directory))));
+        }
+    }
+    lab.text += "the directory may not be written\n";
+    lab.call(5, &create(None));
+    lab.answer(0, Err(Error::Denied));
+    lab.answer(0, Err(Error::NotFound));
+    lab.text += "truncation\n";
+    for (xid, opened) in [(6, Err(Error::Denied)), (7, Ok(OpenId(9)))] {
+        lab.call(xid, &create(Some(0)));
+        lab.answer(0, Err(Error::Denied));
+        lab.answer(0, walked(Kind::File, 2));
+        lab.answer(0, opened.map(|open| Reply::Opened(open, stat(Kind::File))));
+    }
+    lab.answer(0, Ok(Reply::Done));
+    lab.step("lost", Input::Lost);
+    lab.answer(0, Ok(Reply::Stat(stat(Kind::File))));
+    expect![[r#"
+        Create: ask 0 Create
+        <- 0 Denied: ask 0 Walk
+        <- 0 Walked: ask 0 FileHandle
+        <- 0 FileHandle: ask 0 Stat
+        <- 0 Stat: 2 Create handle 5
+        Create: ask 0 Create
+        <- 0 Denied: ask 0 Walk
+        <- 0 Walked: release 2, 3 IsDir
+        Create: ask 0 Create
+        <- 0 Denied: ask 0 Walk
+        <- 0 Walked: release 2, 4 Exist
+        the directory may not be written
+        Create: ask 0 Create
+        <- 0 Denied: ask 0 Walk
+        <- 0 NotFound: 5 Access
+        truncation
+        Create: ask 0 Create
+        <- 0 Denied: ask 0 Walk
+        <- 0 Walked: ask 0 Open
+        <- 0 Denied: release 2, 6 Access
+        Create: ask 0 Create
+        <- 0 Denied: ask 0 Walk
+        <- 0 Walked: ask 0 Open
+        <- 0 Opened: ask 0 SetStat
+        <- 0 Done: ask 0 Stat
+        lost: cancel 0, hang up: the client left, release 2
+        <- 0 Stat: close 9, release 2, release 1
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn attributes_set_at_a_creation_are_durable_before_its_reply() {
+    let mut lab = Lab::mounted();
+    lab.session.export.nfs.is_async = false;
+    for (xid, size) in [(2, 3), (3, 0)] {
+        lab.call(xid, &create(Some(0)));
+        if xid == 2 {
+            lab.answer(0, Ok(Reply::Opened(OpenId(8), stat(Kind::Directory))));
+        }
+        let made = Stat { size, ..stat(Kind::File) };
+        lab.answer(0, Ok(Reply::Created(NodeId(2), OpenId(9), made)));
+        // An empty file loses nothing.
+        (0..if size > 0 { 2 } else { 1 }).for_each(|_| lab.answer(0, Ok(Reply::Done)));
+        lab.answer(0, Ok(Reply::Stat(stat(Kind::File))));
+        lab.answer(0, identified(5));
+        lab.answer(0, Ok(Reply::Done));
+        lab.answer(0, Ok(Reply::Stat(stat(Kind::Directory))));
+    }
+    expect![[r#"
+        Create: ask 0 Open
+        <- 0 Opened: ask 0 Create
+        <- 0 Created: ask 0 SetStat
+        <- 0 Done: ask 0 Sync
+        <- 0 Done: ask 0 Stat
+        <- 0 Stat: ask 0 FileHandle
+        <- 0 FileHandle: ask 0 Sync
+        <- 0 Done: ask 0 Stat
+        <- 0 Stat: 2 Create handle 5
+        Create: ask 0 Create
+        <- 0 Created: ask 0 SetStat
+        <- 0 Done: ask 0 Stat
+        <- 0 Stat: ask 0 FileHandle
+        <- 0 FileHandle: release 2, close 9, ask 0 Sync
+        <- 0 Done: ask 0 Stat
+        <- 0 Stat: 3 Create handle 5
+    "#]]
+    .assert_eq(&lab.text);
 }
