@@ -466,6 +466,7 @@ impl Session {
         let mut body = reply_head(call.xid, Outcome::Success);
         let mut context = Context {
             export: &self.export,
+            identity: &self.identity,
             caller: &call.caller,
             files: &mut self.files,
             pins: call.files,

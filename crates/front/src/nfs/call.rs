@@ -5,7 +5,7 @@
 
 use super::files::{Files, Pin};
 use super::translate;
-use crate::{Export, Output};
+use crate::{Export, Identity, Output};
 use base::{Access, Buf, Caller, Error, Kind, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::nfs::{self, After, Handle, PostOp, Status, Wcc};
@@ -109,6 +109,8 @@ impl Await {
 pub(super) struct Context<'a> {
     /// The export.
     pub(super) export: &'a Export,
+    /// Identity of the client.
+    pub(super) identity: &'a Identity,
     /// Identity of the caller.
     pub(super) caller: &'a Caller,
     /// Files of the client.
@@ -165,6 +167,13 @@ impl Context<'_> {
     /// Returns attributes after a change.
     pub(super) fn changed(&self, after: Option<&Stat>) -> Wcc {
         Wcc { before: None, after: after.and_then(|stat| self.attributes(stat)) }
+    }
+
+    /// Returns whether the caller may choose the owner of what it creates: only root, as which it
+    /// came. From others clients send owners without need, and the creation must not fail for them.
+    pub(super) fn may_choose_owner(&self) -> bool {
+        let is_root = matches!(self.caller, Caller::User(user) if user.uid == 0);
+        is_root && matches!(self.identity, Identity::Claimed(_))
     }
 
     /// Keeps a node that was found, and its handle.

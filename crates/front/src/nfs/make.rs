@@ -155,9 +155,12 @@ impl Make {
     }
 
     /// Sets the attributes that remain, or continues without.
-    fn set(&mut self) -> Next {
+    fn set(&mut self, context: &Context<'_>) -> Next {
         let node = self.found.node.expect("it was found");
-        let set = std::mem::take(&mut self.set);
+        let mut set = std::mem::take(&mut self.set);
+        if !context.may_choose_owner() {
+            (set.uid, set.gid) = (None, None);
+        }
         if set == SetStat::default() {
             return self.identify();
         }
@@ -210,7 +213,7 @@ impl Make {
             return self.find(State::Find, context);
         };
         self.found = Found { node: Some(node), open: Some((open, ACCESS)), stat, handle: None };
-        self.set()
+        self.set(context)
     }
 
     fn walked(&mut self, reply: Reply) -> Result<Stat, Error> {
@@ -339,7 +342,7 @@ impl Procedure for Make {
         match self.state {
             State::Make => self.made(reply, context),
             State::Find => match self.walked(reply) {
-                Ok(_) => self.set(),
+                Ok(_) => self.set(context),
                 Err(error) => Next::Fail(error),
             },
             State::Compare => match (self.walked(reply), &self.what) {
@@ -354,7 +357,7 @@ impl Procedure for Make {
             State::Open => {
                 let open = reply.handed_out().1.expect("it was opened");
                 self.found.open = Some((open, super::io::WRITE));
-                self.set()
+                self.set(context)
             }
             State::Set => self.was_set(context),
             State::SyncFile => self.look(),

@@ -55,7 +55,15 @@ fn walked(kind: Kind, node: u64) -> Result<Reply, Error> {
 
 /// Returns the record of a call.
 fn record(xid: u32, program: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
-    let credential = Credential::None;
+    record_as(Credential::None, xid, (program, procedure), arguments)
+}
+
+fn record_as(
+    credential: Credential<'_>,
+    xid: u32,
+    (program, procedure): (u32, u32),
+    arguments: &[u8],
+) -> Vec<u8> {
     let mut body = Vec::new();
     RpcCall { xid, program, version: 3, procedure, credential }.put(&mut body);
     body.extend(arguments);
@@ -526,7 +534,8 @@ fn changes_are_durable_before_their_replies() {
 #[test]
 fn a_new_directory_is_found_before_the_reply() {
     let mut lab = Lab::mounted();
-    let attributes = SetAttributes { mode: Some(0o700), uid: Some(5), ..SetAttributes::default() };
+    let mtime = nfs::SetTime::Server;
+    let attributes = SetAttributes { mode: Some(0o700), mtime, ..SetAttributes::default() };
     lab.call(2, &WireCall::MkDir { dir: handle(0), name: b"d", attributes });
     lab.answer(0, Ok(Reply::Stat(stat(Kind::Directory))));
     lab.answer(0, walked(Kind::Directory, 2));

@@ -238,3 +238,38 @@ fn attributes_set_at_a_creation_are_durable_before_its_reply() {
     "#]]
     .assert_eq(&lab.text);
 }
+
+#[test]
+fn only_root_chooses_the_owner_of_what_it_creates() {
+    let mut lab = Lab::mounted();
+    let sys = |uid| wire::rpc::Sys { stamp: 0, machine: b"m", uid, gid: 5, gids: Vec::new() };
+    let owned = SetAttributes { uid: Some(7), gid: Some(8), ..SetAttributes::default() };
+    for (xid, identity, uid) in
+        [(2, user(0), 0), (3, Identity::Claimed(None), 7), (4, Identity::Claimed(None), 0)]
+    {
+        lab.session.identity = identity;
+        let how = CreateHow::Guarded(owned.clone());
+        let call = WireCall::Create { dir: handle(0), name: b"f", how };
+        let mut arguments = Vec::new();
+        call.put(&mut arguments);
+        let number = call.procedure();
+        lab.sent.push((xid, number));
+        let what = (nfs::PROGRAM, number);
+        let bytes = record_as(Credential::Sys(sys(uid)), xid, what, &arguments);
+        lab.step("Create", Input::Received(Buf::from(bytes)));
+        lab.answer(0, Ok(Reply::Created(NodeId(2), OpenId(9), stat(Kind::File))));
+        lab.answer(0, Err(Error::Io));
+    }
+    expect![[r#"
+        Create: ask 0 Create
+        <- 0 Created: ask 0 FileHandle
+        <- 0 Io: close 9, release 2, 2 Io
+        Create: ask 0 Create
+        <- 0 Created: ask 0 FileHandle
+        <- 0 Io: close 9, release 2, 3 Io
+        Create: ask 0 Create
+        <- 0 Created: ask 0 SetStat
+        <- 0 Io: close 9, release 2, 4 Io
+    "#]]
+    .assert_eq(&lab.text);
+}
