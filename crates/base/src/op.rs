@@ -459,8 +459,8 @@ pub enum PathOp {
         cookie: u64,
         /// Approximate size of the result: bytes of names, with 24 bytes of overhead each.
         bytes_max: u32,
-        /// Whether to get each entry's attributes.
-        with_stat: bool,
+        /// Details of each entry.
+        detail: Detail,
     },
     /// List directories and those beneath them, as many whole directories as fit, in depth-first
     /// order. Directories that cannot be listed, and those on another file system, are left out.
@@ -626,6 +626,32 @@ pub struct Entry {
     pub name: Name,
     /// Attributes, where requested and available.
     pub stat: Option<Stat>,
+    /// Persistent identity, where requested and available.
+    pub handle: Option<FileHandle>,
+}
+
+/// Details of the entries of a list, each with those before it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// Name, kind and inode number.
+    #[default]
+    Name,
+    /// Attributes.
+    Stat,
+    /// Persistent identity.
+    Handle,
+}
+
+impl Detail {
+    /// Returns whether entries have attributes.
+    pub fn has_stat(self) -> bool {
+        self >= Detail::Stat
+    }
+
+    /// Returns whether entries have their identity.
+    pub fn has_handle(self) -> bool {
+        self >= Detail::Handle
+    }
 }
 
 /// The peer of a connection.

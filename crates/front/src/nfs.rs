@@ -465,6 +465,7 @@ impl Session {
     ) {
         let mut body = reply_head(call.xid, Outcome::Success);
         let mut context = Context {
+            now,
             export: &self.export,
             identity: &self.identity,
             caller: &call.caller,

@@ -9,10 +9,10 @@ use crate::task::Task;
 use crate::{Names, Output};
 use base::{Caller, Error, FileHandle, TAG_SIZE};
 use sha2::{Digest as _, Sha256};
-use tree::{Ask, NodeId, Reply, RequestId};
+use tree::{Ask, NodeId, OpenId, Reply, Request, RequestId};
 
 /// Tag of a tree, in front of a handle.
-type Tag = [u8; TAG_SIZE];
+pub(crate) type Tag = [u8; TAG_SIZE];
 
 /// Tag of the first tree.
 const FIRST: Tag = [0; TAG_SIZE];
@@ -47,6 +47,32 @@ impl Names {
         }
         self.send_request(node.tree(), id, caller, Ask::FileHandle { node }, out);
         Ok(())
+    }
+
+    /// Lists a directory of a tree, with the identities of its entries.
+    pub(crate) fn list_handles(
+        &mut self,
+        id: RequestId,
+        Request { caller, ask }: Request,
+        open: OpenId,
+        out: &mut Vec<Output>,
+    ) {
+        let tree = open.tree();
+        self.tasks.insert(id, Task::Handles(tree, self.tag_of(tree)));
+        self.send_request(tree, id, caller, ask, out);
+    }
+
+    /// Adds the tag of their tree to the identities of entries. Those that may be mount points have
+    /// another one, and those of trees that will not be recognised again have none.
+    pub(crate) fn tag_entries(&self, tree: u16, tag: Option<Tag>, reply: Reply) -> Reply {
+        let Reply::Entries(mut entries) = reply else { unreachable!("{reply:?} is no list") };
+        for entry in &mut entries {
+            let name = &entry.name;
+            let may_be_point = self.table.may_be_point(tree, name) || self.hidden.is_name(name);
+            let tag = tag.filter(|_| !may_be_point);
+            entry.handle = entry.handle.zip(tag).map(|(handle, tag)| handle.with_tag(tag));
+        }
+        Reply::Entries(entries)
     }
 
     /// Gets a node of the file with an identity: from its tree, or by the path of its mount point.

@@ -31,6 +31,7 @@ mod walk;
 
 pub use change::{NamespaceChange, Order, Source};
 
+use base::op::Detail;
 use base::{Automaton, Caller, Error, Instant, Name, Stat};
 use change::Top;
 use hidden::Hidden;
@@ -96,7 +97,7 @@ struct Waiting {
     id: RequestId,
     cookie: u64,
     bytes_max: u32,
-    with_stat: bool,
+    detail: Detail,
 }
 
 /// An open union directory.
@@ -263,6 +264,7 @@ impl Automaton for Names {
                 | Task::Flush(_)
                 | Task::Change(_)
                 | Task::FileHandle(_)
+                | Task::Handles(..)
                 | Task::GivenUp => {}
             }
         }
@@ -310,10 +312,14 @@ impl Names {
             {
                 return Err(Error::Unsupported);
             }
+            Ask::List { open, detail: Detail::Handle, .. } if open.tree() != NAMES => {
+                self.list_handles(id, Request { caller, ask }, open, out);
+                return Ok(());
+            }
             Ask::FileHandle { node } => return self.file_handle(id, caller, node, out),
             Ask::Resolve { handle } => return self.resolve(id, caller, handle, out),
-            Ask::List { open, cookie, bytes_max, with_stat } if open.tree() == NAMES => {
-                let waiting = Waiting { id, cookie, bytes_max, with_stat };
+            Ask::List { open, cookie, bytes_max, detail } if open.tree() == NAMES => {
+                let waiting = Waiting { id, cookie, bytes_max, detail };
                 self.list(open, waiting, out);
                 return Ok(());
             }

@@ -7,7 +7,7 @@
 #![doc = include_str!("list/states.md")]
 
 use crate::table::MountPoint;
-use base::op::Entry;
+use base::op::{Detail, Entry};
 use base::{Access, Caller, Error, Stat};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ pub(crate) struct Union {
     names: BTreeMap<u128, usize>,
     /// Limit of the current list, bytes.
     bytes_max: u32,
-    with_stat: bool,
+    detail: Detail,
     /// Whether the client has closed it.
     pub(crate) closed: bool,
 }
@@ -78,7 +78,7 @@ impl Union {
             places: Vec::new(),
             names: BTreeMap::new(),
             bytes_max: 0,
-            with_stat: false,
+            detail: Detail::Name,
             closed: false,
         }
     }
@@ -114,7 +114,7 @@ impl Union {
     ///
     /// # Errors
     /// `Invalid` for a cookie that was never returned.
-    pub(crate) fn list(&mut self, cookie: u64, bytes: u32, with_stat: bool) -> Result<(), Error> {
+    pub(crate) fn list(&mut self, cookie: u64, bytes: u32, detail: Detail) -> Result<(), Error> {
         assert!(self.is_idle(), "lists of one directory go one after the other");
         let (member, cookie) = match cookie {
             0 => (0, 0),
@@ -127,7 +127,8 @@ impl Union {
             self.places.clear();
             self.names.clear();
         }
-        (self.bytes_max, self.with_stat) = (bytes, with_stat);
+        // Members' identities lack the tags of their trees: clients look these names up.
+        (self.bytes_max, self.detail) = (bytes, detail.min(Detail::Stat));
         let there = !self.failed && self.open.is_some_and(|(open, _)| open == member);
         self.state = if there { State::Ready(member, cookie) } else { State::Next(member, cookie) };
         Ok(())
@@ -147,8 +148,8 @@ impl Union {
             },
             State::Ready(member, cookie) => {
                 let (_, open) = self.open.expect("it was opened");
-                let (bytes_max, with_stat) = (self.bytes_max, self.with_stat);
-                let ask = Ask::List { open, cookie, bytes_max, with_stat };
+                let (bytes_max, detail) = (self.bytes_max, self.detail);
+                let ask = Ask::List { open, cookie, bytes_max, detail };
                 (State::Listing(member), Step::Ask(self.point.members[member].root.node, ask))
             }
             State::Idle | State::Opening(..) | State::Listing(_) => {
@@ -224,7 +225,8 @@ impl Union {
             }
             self.places.push((member, entry.cookie));
             let device = entry.device.or(Some(self.point.members[member].stat.device));
-            fresh.push(Entry { cookie: self.places.len() as u64, device, ..entry });
+            let (cookie, handle) = (self.places.len() as u64, None);
+            fresh.push(Entry { cookie, device, handle, ..entry });
         }
         Ok(fresh)
     }

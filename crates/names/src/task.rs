@@ -32,6 +32,8 @@ pub(crate) enum Task {
     Flush(Box<Flush>),
     /// The identity of a file of a mounted tree, which gets this tag.
     FileHandle([u8; TAG_SIZE]),
+    /// A list of entries of a tree with their identities, which get this tag, or are left out.
+    Handles(u16, Option<[u8; TAG_SIZE]>),
     /// A change of the name space.
     Change(Box<Change>),
     /// A cancelled change: the node found by its last walk is to be released.
@@ -95,6 +97,7 @@ impl Task {
             Task::List(_) => ("union", "listing"),
             Task::Flush(flush) => ("flush", flush.name()),
             Task::FileHandle(_) => ("file handle", "asked"),
+            Task::Handles(..) => ("file handles", "asked"),
             Task::Change(change) => ("change", change.name()),
             Task::GivenUp => ("change", "given up"),
         }
@@ -127,6 +130,11 @@ impl Names {
                     Reply::FileHandle(handle) => Reply::FileHandle(handle.with_tag(tag)),
                     other => unreachable!("{other:?} is no file handle"),
                 });
+                out.push(Output::Reply(id, reply));
+            }
+            Task::Handles(tree, tag) => {
+                let reply = reply.expect("it was asked for");
+                let reply = reply.map(|reply| self.tag_entries(tree, tag, reply));
                 out.push(Output::Reply(id, reply));
             }
             Task::Change(change) => self.change(id, change, reply, out),
@@ -362,7 +370,7 @@ impl Names {
     fn begin_list(&mut self, slot: usize, next: Waiting) -> Result<(), Error> {
         let union = &mut self.unions[slot].union;
         let before = union.entries();
-        let begun = union.list(next.cookie, next.bytes_max, next.with_stat);
+        let begun = union.list(next.cookie, next.bytes_max, next.detail);
         assert!(union.entries() <= before, "a list begins with no more than was remembered");
         self.entries -= before - union.entries();
         begun

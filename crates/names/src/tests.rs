@@ -7,6 +7,7 @@ mod replay;
 mod unions;
 
 use super::*;
+use base::op::Detail;
 use fake::Fake;
 use std::collections::VecDeque;
 
@@ -211,7 +212,7 @@ impl Lab {
         let Reply::Opened(open, _) = opened? else { panic!("it is opened") };
         let (mut cookie, mut all) = (0, Vec::new());
         loop {
-            let ask = Ask::List { open, cookie, bytes_max: 60, with_stat: false };
+            let ask = Ask::List { open, cookie, bytes_max: 60, detail: Detail::Name };
             let Reply::Entries(entries) = self.ask(ask)? else { panic!("entries") };
             let Some(last) = entries.last() else { break };
             cookie = last.cookie;

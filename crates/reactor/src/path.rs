@@ -426,8 +426,9 @@ fn dispatch(context: &mut PathContext<'_>, task: &Task) -> Outcome<PathDone> {
         PathOp::ReadAll { from, paths, size_max, bytes_max } => {
             contents::read_all(context, *from, paths, *size_max, *bytes_max)
         }
-        PathOp::List { file, cookie, bytes_max, with_stat } => {
-            list::list(context, *file, *cookie, *bytes_max, *with_stat)
+        PathOp::List { file, cookie, bytes_max, detail } => {
+            let root = task.within.filter(|_| detail.has_handle()).map(fd).transpose()?;
+            list::list(context, *file, (*cookie, *bytes_max), (*detail, root))
         }
         PathOp::StatFs { file } => attrs::stat_fs(fd(*file)?),
         PathOp::GetAttr { file, name } => extended::get(fd(*file)?, name),

@@ -9,7 +9,7 @@
 
 mod rig;
 
-use base::op::{Done, File, NOBODY, Op, PathDone, PathOp, Replacement, Who};
+use base::op::{Detail, Done, File, NOBODY, Op, PathDone, PathOp, Replacement, Who};
 use base::{Access, Caller, Error, Expected, Kind, Reactor, SetStat, SetTime, Time};
 use rig::{READ_WRITE, is_root, mode_of, name, on_both, user};
 use std::fs;
@@ -443,16 +443,20 @@ fn a_directory_is_listed_in_pieces() {
             fs::write(rig.path(&format!("d/entry-{i:04}")), b"").unwrap();
         }
         let file = rig.open(&["d"], Access::READ);
-        for (bytes_max, with_stat) in [(1, false), (1000, true), (1 << 20, false)] {
+        for (bytes_max, detail) in
+            [(1, Detail::Name), (1000, Detail::Stat), (1 << 20, Detail::Name)]
+        {
             let (mut cookie, mut names, mut calls) = (0, Vec::new(), 0);
             loop {
                 calls += 1;
-                let op = PathOp::List { file, cookie, bytes_max, with_stat };
+                let op = PathOp::List { file, cookie, bytes_max, detail };
                 let Ok(PathDone::Entries(entries)) = rig.path_op(op) else { panic!() };
                 let Some(last) = entries.last() else { break };
                 cookie = last.cookie;
                 assert!(
-                    entries.iter().all(|e| e.kind == Kind::File && e.stat.is_some() == with_stat)
+                    entries
+                        .iter()
+                        .all(|e| e.kind == Kind::File && e.stat.is_some() == detail.has_stat())
                 );
                 names.extend(entries.into_iter().map(|e| e.name.to_string()));
             }

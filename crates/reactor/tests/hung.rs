@@ -9,7 +9,7 @@
 
 mod rig;
 
-use base::op::{Done, File, NOBODY, Op, OpId, PathDone, PathOp, Replacement};
+use base::op::{Detail, Done, File, NOBODY, Op, OpId, PathDone, PathOp, Replacement};
 use base::{Access, Caller, Error, Expected, Reactor};
 use reactor::{Config, Form};
 use rig::fuse::{CONTENTS, Fuse};
@@ -106,7 +106,7 @@ fn list_with_attributes(rig: &mut Rig, mount_point: &str) {
         other => panic!("{other:?}"),
     };
     let (cookie, bytes_max) = (0, 1 << 16);
-    match rig.path_op(PathOp::List { file, cookie, bytes_max, with_stat: true }) {
+    match rig.path_op(PathOp::List { file, cookie, bytes_max, detail: Detail::Stat }) {
         Ok(PathDone::Entries(entries)) => {
             let find = |wanted: &str| entries.iter().find(|e| e.name == name(wanted)).unwrap();
             assert!(find("near").stat.is_some());
@@ -183,7 +183,8 @@ fn a_mount_below_a_renamed_directory_is_recognized() {
         let held: Vec<_> = (0..40).map(|_| rig.start(path(fetch(root, "e/a/f")))).collect();
         mount.wait_until_reached();
         for _ in 0..20 {
-            let list = PathOp::List { file: dir, cookie: 0, bytes_max: 1 << 16, with_stat: true };
+            let list =
+                PathOp::List { file: dir, cookie: 0, bytes_max: 1 << 16, detail: Detail::Stat };
             match rig.path_op(list) {
                 Ok(PathDone::Entries(entries)) => {
                     let find = |wanted: &str| entries.iter().find(|e| e.name == name(wanted));

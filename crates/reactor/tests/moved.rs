@@ -8,7 +8,7 @@
 
 mod rig;
 
-use base::op::{File, PathDone, PathOp, Replacement};
+use base::op::{Detail, File, PathDone, PathOp, Replacement};
 use base::{Access, Caller, Error};
 use rig::{READ_WRITE, Rig, name, on_both};
 use std::fs;
@@ -75,7 +75,8 @@ fn nothing_is_reached_through_a_directory_that_was_moved_out() {
             other => panic!("{other:?}"),
         };
         let (listed, read) = (open(rig, dir, Access::READ), open(rig, inside, READ_WRITE));
-        let list = PathOp::List { file: listed, cookie: 0, bytes_max: 1 << 16, with_stat: true };
+        let list =
+            PathOp::List { file: listed, cookie: 0, bytes_max: 1 << 16, detail: Detail::Stat };
 
         // Moved within the served directory, together with its parents: no effect.
         fs::rename(served.join("a"), served.join("moved")).unwrap();

@@ -489,8 +489,10 @@ impl Hosted {
         match ask {
             Ask::Walk { from, names } => flat::walk(from, &names, find, |file| self.stat(file)),
             Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
-            Ask::List { open, cookie, with_stat, .. } => match &self.opens[open.local()] {
-                Opened::Directory => Ok(flat::list(&FILES, cookie, with_stat, &self.alike())),
+            Ask::List { open, cookie, detail, .. } => match &self.opens[open.local()] {
+                Opened::Directory => {
+                    Ok(flat::list(&FILES, cookie, detail.has_stat(), &self.alike()))
+                }
                 Opened::Text(_)
                 | Opened::Ops(..)
                 | Opened::PeerAcceptor(_)

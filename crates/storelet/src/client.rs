@@ -4,7 +4,7 @@ use crate::budget::Budget;
 use crate::host::{Host, Stop};
 use crate::host_channel::{Given, Got, HostChannel, Stream, Want};
 use crate::storelets::DEVICE;
-use base::op::{Entry, Listing};
+use base::op::{Detail, Entry, Listing};
 use base::{Access, Buf, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
 
@@ -190,7 +190,7 @@ impl Client {
         cookie: u64,
         bytes_max: u32,
     ) -> Result<Vec<Entry>, Stop> {
-        let ask = Ask::List { open, cookie, bytes_max, with_stat: false };
+        let ask = Ask::List { open, cookie, bytes_max, detail: Detail::Name };
         let Reply::Entries(entries) = self.ask(ask).await? else { strange() };
         Ok(entries)
     }

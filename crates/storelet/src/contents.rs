@@ -125,6 +125,7 @@ mod tests {
             kind: Kind::File,
             name: Name::new(name.as_bytes()).expect("a name"),
             stat: None,
+            handle: None,
         };
         let mut listings = Listings::default();
         let entries = names.iter().map(entry).collect();

@@ -64,6 +64,7 @@ pub fn list(files: &[File], cookie: u64, with_stat: bool, alike: &Alike) -> Repl
         kind: Kind::File,
         name: Name::new(name.as_bytes()).expect("a plain name"),
         stat: with_stat.then(|| stat(files, *number, alike)),
+        handle: None,
     };
     let behind = files.iter().filter(|(_, number, _)| *number as u64 > cookie);
     Reply::Entries(behind.map(entry).collect())

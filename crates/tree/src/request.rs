@@ -5,7 +5,7 @@
 //! Ids are created by trees and never by clients, so an unknown one is a bug of this program and
 //! not an error of a peer.
 
-use base::op::{Done, Op, OpId, Replacement, Who};
+use base::op::{Detail, Done, Op, OpId, Replacement, Who};
 use base::{Access, Buf, Caller, Error, Expected, FileHandle, Kind, Name, SetStat};
 
 pub use crate::locks::{Lock, LockKind, Owner};
@@ -226,7 +226,7 @@ macro_rules! plain {
     ($($type:ty),*) => { $(impl Field for $type {})* };
 }
 
-plain!(bool, u32, u64, Name, Buf, Access, Kind, SetStat, Expected, FileHandle, Lock, Who);
+plain!(bool, u32, u64, Name, Buf, Access, Kind, SetStat, Detail, Expected, FileHandle, Lock, Who);
 
 impl<T> Field for Vec<T> {}
 
@@ -431,8 +431,8 @@ requests! {
         cookie: u64,
         /// Approximate size of the result: bytes of names, with 24 bytes of overhead each.
         bytes_max: u32,
-        /// Whether to get each entry's attributes.
-        with_stat: bool,
+        /// Details of each entry.
+        detail: Detail,
     },
     /// List directories and those beneath them, as many whole directories as fit, in depth-first
     /// order. Directories that cannot be listed are left out. Optional for a tree (`Unsupported`).

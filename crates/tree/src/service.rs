@@ -552,7 +552,7 @@ impl Service {
                 Ok(Reply::Opened(open, self.stat(ROOT)))
             }
             Ask::Read { open, offset, count, headroom } => self.read(open, offset, count, headroom),
-            Ask::List { open, cookie, with_stat, .. } => self.list(open, cookie, with_stat),
+            Ask::List { open, cookie, detail, .. } => self.list(open, cookie, detail.has_stat()),
             other => flat::answer(&other),
         }
     }
@@ -592,13 +592,14 @@ impl Service {
                 kind: Kind::File,
                 name,
                 stat,
+                handle: None,
             }
         };
         let place = |index: usize| {
             let name = self.places[index - WATCH - 1].clone();
             let stat = with_stat.then(|| self.stat(ROOT));
-            let number = index as u64;
-            Entry { cookie: number, inode: number, device: None, kind: Kind::Directory, name, stat }
+            let (number, kind, handle) = (index as u64, Kind::Directory, None);
+            Entry { cookie: number, inode: number, device: None, kind, name, stat, handle }
         };
         let last = WATCH + self.places.len();
         let all = first..=last;

@@ -93,7 +93,9 @@ impl Skeleton {
                 Ok(Reply::Opened(self.open(node.local())?, self.stat(node.local())))
             }
             Ask::Read { .. } => Err(Error::IsDirectory),
-            Ask::List { open, cookie, with_stat, .. } => Ok(self.list(open, cookie, with_stat)),
+            Ask::List { open, cookie, detail, .. } => {
+                Ok(self.list(open, cookie, detail.has_stat()))
+            }
             other => crate::flat::answer(&other),
         }
     }
@@ -134,6 +136,7 @@ impl Skeleton {
             kind: Kind::Directory,
             name: name.clone(),
             stat: with_stat.then(|| self.stat(*child)),
+            handle: None,
         };
         Reply::Entries((1..).zip(&directory.children).skip(seen).map(entry).collect())
     }

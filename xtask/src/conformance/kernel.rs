@@ -21,6 +21,7 @@ const CASES: &[(&str, &str)] = &[
     ("entries", include_str!("guest/entries.sh")),
     ("execute", include_str!("guest/execute.sh")),
     ("links", include_str!("guest/links.sh")),
+    ("listing", include_str!("guest/listing.sh")),
     ("locks", include_str!("guest/locks.sh")),
     ("names", include_str!("guest/names.sh")),
     ("parallel", include_str!("guest/parallel.sh")),
@@ -43,8 +44,9 @@ const RUNNER: &str = include_str!("guest/runner.sh");
 const SOURCE: &[&str] = &["scripts/dtc", "scripts/kconfig/tests/preprocess", "net/9p"];
 const SOURCE_LONG: &[&str] = &["scripts", "fs/9p", "net/9p", "tools/testing/selftests/net"];
 
-/// Number of entries of the large directory.
+/// Number of entries of the large directory, and of the one that is listed with attributes.
 const MANY: u32 = 10_000;
+const LISTED: u32 = 3_000;
 
 /// Runs the suite, and once more from the beginning if the emulated network stalls.
 pub(crate) fn run(report: &mut Report, kind: Kind, on: On, through: Through) -> Result<()> {
@@ -60,6 +62,8 @@ fn concerns(name: &str, on: On, through: Through) -> bool {
     match name {
         // Nothing but the server changes a volume.
         "underneath" => on == On::Directory,
+        // 9P has no attributes in listings.
+        "listing" => through == Through::Nfs,
         // NFSv3 has no extended attributes.
         "xattr" => through == Through::NineP,
         _other => true,
@@ -79,6 +83,7 @@ fn attempt(
     let dir = &ground.dir;
     many(&dir.join("many"), MANY)?;
     many(&dir.join("doomed"), 300)?;
+    many(&dir.join("listed"), LISTED)?;
     std::fs::create_dir(dir.join("work"))?;
     let parts = if report.long { SOURCE_LONG } else { SOURCE };
     let source = tree::linux_parts(parts)?;

@@ -10,7 +10,7 @@ use super::exchange::{AHEAD, Context, Exchange, Stay};
 use super::get::safe;
 use super::{CALL, State};
 use crate::CallId;
-use base::op::Entry;
+use base::op::{Detail, Entry};
 use base::{Buf, Error, Instant, Kind, Name, Time};
 use std::collections::VecDeque;
 use std::io::Write as _;
@@ -385,7 +385,7 @@ impl Listing {
         }
         let (open, cookie) = (self.open, self.cookie);
         cx.session.asked = PAGE as usize;
-        cx.ask(Ask::List { open, cookie, bytes_max: PAGE, with_stat: true });
+        cx.ask(Ask::List { open, cookie, bytes_max: PAGE, detail: Detail::Stat });
     }
 
     fn end(&mut self, cx: &mut Context) -> State {

@@ -607,6 +607,7 @@ fn buffered_output_counts_against_the_limit() {
         kind: Kind::File,
         name,
         stat: Some(file(3)),
+        handle: None,
     };
     lab.answer(Ok(Reply::Entries(vec![entry; 100])));
     assert!(lab.session.bytes() > asked + 100 * (112 + 4), "{}", lab.session.bytes());

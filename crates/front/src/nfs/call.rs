@@ -6,7 +6,7 @@
 use super::files::{Files, Pin};
 use super::translate;
 use crate::{Export, Identity, Output};
-use base::{Access, Buf, Caller, Error, Kind, Stat};
+use base::{Access, Buf, Caller, Error, Instant, Kind, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::nfs::{self, After, Handle, PostOp, Status, Wcc};
 
@@ -107,6 +107,8 @@ impl Await {
 
 /// Environment of a procedure.
 pub(super) struct Context<'a> {
+    /// The time.
+    pub(super) now: Instant,
     /// The export.
     pub(super) export: &'a Export,
     /// Identity of the client.

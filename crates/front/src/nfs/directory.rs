@@ -1,10 +1,11 @@
 //! READDIR and READDIRPLUS.
 
 use super::call::{Context, Next, Procedure};
-use base::op::Entry;
+use super::secret;
+use base::op::{Detail, Entry};
 use base::{Access, Error, Stat};
 use tree::{Ask, Reply};
-use wire::nfs::{self, After, Handle, Status};
+use wire::nfs::{self, After, HANDLE_MAX, Handle, Status};
 use wire::xdr::Xdr as _;
 
 /// READDIR or READDIRPLUS.
@@ -14,7 +15,7 @@ pub(super) struct ReadDir {
     cookie: u64,
     /// Maximum size of the results, bytes.
     size: usize,
-    /// Whether each entry has attributes.
+    /// Whether each entry has attributes and a handle.
     plus: bool,
     state: State,
     /// The entries so far, encoded.
@@ -42,8 +43,11 @@ const OVERHEAD: usize = 24;
 /// Size below which no further entries are requested, bytes.
 const LEFT_MIN: usize = 512;
 
-/// Size of an entry's attributes, and of its absent handle, bytes.
-const PLUS_SIZE: usize = 4 + 84 + 4;
+/// Maximum size of an entry's attributes and handle, bytes.
+const PLUS_SIZE: usize = 4 + 84 + 4 + 4 + HANDLE_MAX;
+
+/// Size of an entry with attributes and handle, in multiples of its size without.
+const PLUS_RATIO: usize = 5;
 
 /// The verifier of cookies, which do not become stale.
 const VERIFIER: [u8; 8] = [0; 8];
@@ -69,9 +73,13 @@ impl ReadDir {
                 self.state = State::List;
                 let open = context.open();
                 let left = self.size.saturating_sub(OVERHEAD + self.entries.len()).max(1);
+                let (detail, left) = match self.plus {
+                    true => (Detail::Handle, (left / PLUS_RATIO).max(1)),
+                    false => (Detail::Name, left),
+                };
                 let bytes_max = u32::try_from(left).expect("it is limited");
                 let cookie = cookie - DOT_DOT;
-                Next::Ask(Ask::List { open, cookie, bytes_max, with_stat: self.plus })
+                Next::Ask(Ask::List { open, cookie, bytes_max, detail })
             }
         }
     }
@@ -80,7 +88,7 @@ impl ReadDir {
     fn add(
         &mut self,
         (number, name, cookie): (u64, &[u8], u64),
-        stat: Option<&Stat>,
+        (stat, handle): (Option<&Stat>, Option<Handle>),
         context: &Context<'_>,
     ) -> bool {
         let before = self.entries.len();
@@ -88,7 +96,7 @@ impl ReadDir {
         nfs::Entry { fileid: number, name, cookie }.put(&mut self.entries);
         if self.plus {
             stat.and_then(|stat| context.attributes(stat)).put(&mut self.entries);
-            None::<Handle>.put(&mut self.entries);
+            handle.put(&mut self.entries);
         }
         if self.entries.len() + OVERHEAD > self.size {
             self.entries.truncate(before);
@@ -125,8 +133,14 @@ impl ReadDir {
             };
             let cookie = entry.cookie.wrapping_add(DOT_DOT);
             let item = (number, entry.name.as_bytes(), cookie);
-            if !self.add(item, entry.stat.as_ref(), context) {
+            let handle = entry.handle.as_ref();
+            let handle = handle.map(|handle| secret::seal(&context.export.nfs.key, handle));
+            if !self.add(item, (entry.stat.as_ref(), handle), context) {
                 return self.finish(false, context);
+            }
+            if let Some(handle) = handle {
+                let place = (self.handle, entry.name.clone());
+                context.files.add_place(handle, entry.kind, place, context.now);
             }
         }
         if entries.is_empty() {
@@ -145,7 +159,7 @@ impl ReadDir {
         let dots = [(dir, &b"."[..], DOT), (parent, b"..", DOT_DOT)];
         for (stat, name, cookie) in dots {
             let fits = cookie <= self.cookie
-                || self.add((number(stat), name, cookie), Some(stat), context);
+                || self.add((number(stat), name, cookie), (Some(stat), None), context);
             if !fits {
                 return self.finish(false, context);
             }

@@ -247,15 +247,25 @@ impl Files {
     }
 
     /// Records where a file was found.
-    pub(super) fn set_place(&mut self, pin: Pin, place: Place) {
-        let before = self.by_place.insert(place.clone(), pin.0);
-        if let Some(before) = before.filter(|before| *before != pin.0) {
+    pub(super) fn set_place(&mut self, Pin(slot): Pin, place: Place) {
+        let before = self.by_place.insert(place.clone(), slot);
+        if let Some(before) = before.filter(|before| *before != slot) {
             self.files[before].place = None;
         }
-        if let Some(old) = self.files[pin.0].place.replace(place.clone()).filter(|it| *it != place)
-        {
+        if let Some(old) = self.files[slot].place.replace(place.clone()).filter(|it| *it != place) {
             self.by_place.remove(&old);
         }
+    }
+
+    /// Records where a file is that was listed.
+    pub(super) fn add_place(&mut self, handle: Handle, kind: Kind, place: Place, now: Instant) {
+        let slot = self.by_handle.get(&handle).copied().unwrap_or_else(|| {
+            let slot = self.files.insert(File { expires: now, ..File::new(handle, kind) });
+            self.by_handle.insert(handle, slot);
+            self.cold.insert((now, slot));
+            slot
+        });
+        self.set_place(Pin(slot), place);
     }
 
     /// Records that a file was renamed.

@@ -11,7 +11,7 @@ use super::fid::{Fid, Openness};
 use super::shared::{Started, bare, opened};
 use super::translate::{self, flags};
 use crate::{Identity, Output};
-use base::op::Entry;
+use base::op::{Detail, Entry};
 use base::{Access, Error, Kind, Name, SetStat, SetTime, Stat, StatFs, Time};
 use tree::request::{Lock, LockKind, Owner};
 use tree::{Ask, NodeId, Reply};
@@ -55,7 +55,8 @@ impl Session {
                 let Openness::Directory { open, device, .. } = file.openness else {
                     return Err(Error::NotDirectory);
                 };
-                let ask = Ask::List { open, cookie: offset, bytes_max: count, with_stat: false };
+                let ask =
+                    Ask::List { open, cookie: offset, bytes_max: count, detail: Detail::Name };
                 Ok(Next::Ask(Await::Readdir { count, device }, file.caller.clone(), ask))
             }
             Tmessage::Fsync { fid, data_only } => {

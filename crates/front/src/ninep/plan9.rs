@@ -12,7 +12,7 @@ use super::fid::{Claim, Cursor, Openness};
 use super::shared::{Started, bare, opened};
 use super::translate;
 use crate::Output;
-use base::op::Entry;
+use base::op::{Detail, Entry};
 use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, Stat, Time};
 use tree::{Ask, NodeId, Reply};
 use wire::ninep::{Data, Rmessage, Stat as WireStat, Tmessage};
@@ -234,7 +234,7 @@ impl Session {
         // An entry with its attributes takes about three times as much as without: the excess is
         // kept in the fid.
         let count = self.listed(count);
-        let ask = Ask::List { open, cookie, bytes_max: count / 3, with_stat: true };
+        let ask = Ask::List { open, cookie, bytes_max: count / 3, detail: Detail::Stat };
         Ok(Next::Ask(Await::ReadEntries { fid, count }, self.caller(fid)?, ask))
     }
 

@@ -27,6 +27,7 @@ fn entries(names: &[&str]) -> Result<Reply, Error> {
         kind: Kind::File,
         name: Name::new(name.as_bytes()).unwrap(),
         stat: None,
+        handle: None,
     };
     Ok(Reply::Entries(names.iter().map(entry).collect()))
 }
@@ -43,20 +44,20 @@ fn a_member_whose_list_failed_is_opened_again() {
     let mut union = union();
     drop(union.next());
     assert!(union.opened(opened()).is_some());
-    union.list(0, 100, false).unwrap();
+    union.list(0, 100, Detail::Name).unwrap();
     assert!(matches!(union.next(), Step::Ask(_, Ask::List { .. })));
     assert!(union.arrive(entries(&["a"])).is_some());
     for cookie in [1, 0] {
-        union.list(cookie, 100, false).unwrap();
+        union.list(cookie, 100, Detail::Name).unwrap();
         assert!(matches!(union.next(), Step::Ask(_, Ask::List { .. })));
         let end = union.arrive(Err(Error::Stale));
         assert_eq!(end.unwrap().unwrap_err(), Error::Stale);
-        union.list(cookie, 100, false).unwrap();
+        union.list(cookie, 100, Detail::Name).unwrap();
         assert!(matches!(union.next(), Step::Ask(_, Ask::Open { .. })));
         // The rest of a member is not left out.
         if cookie > 0 {
             assert_eq!(union.arrive(Err(Error::Io)).unwrap().unwrap_err(), Error::Io);
-            union.list(cookie, 100, false).unwrap();
+            union.list(cookie, 100, Detail::Name).unwrap();
             assert!(matches!(union.next(), Step::Ask(_, Ask::Open { .. })));
         }
         assert!(union.arrive(opened()).is_none());
@@ -80,7 +81,7 @@ fn states_md_is_fresh() {
         let mut union = union();
         drop(union.next());
         assert!(union.opened(opened()).is_some());
-        union.list(0, 100, false).unwrap();
+        union.list(0, 100, Detail::Name).unwrap();
         union.names.insert(hash(b"known"), 0);
         drawing.row("idle", "list", union.name(), "");
         let mut rest = course;

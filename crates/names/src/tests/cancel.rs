@@ -2,6 +2,7 @@
 //! node and open file has been released exactly once.
 
 use super::*;
+use base::op::Detail;
 use fastrand::Rng;
 
 /// Requests to trees that reply in any order.
@@ -81,7 +82,7 @@ impl Schedule {
             6 if !self.unions.is_empty() => {
                 let open = self.unions[self.rng.usize(..self.unions.len())];
                 match self.rng.bool() {
-                    true => Ask::List { open, cookie: 0, bytes_max: 60, with_stat: false },
+                    true => Ask::List { open, cookie: 0, bytes_max: 60, detail: Detail::Name },
                     false => Ask::Sync { open, data_only: false },
                 }
             }

@@ -165,10 +165,7 @@ impl Fake {
     fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
         match ask {
             Ask::Walk { from, names } => self.walk(from.local(), &names),
-            Ask::FileHandle { node } => {
-                let identifier = [u8::try_from(node.local()).unwrap()];
-                Ok(Reply::FileHandle(FileHandle::new(&identifier).unwrap()))
-            }
+            Ask::FileHandle { node } => Ok(Reply::FileHandle(handle_of(node.local()))),
             Ask::Resolve { handle } => {
                 let at = usize::from(handle.identifier()[0]);
                 let stat =
@@ -263,7 +260,12 @@ impl Fake {
             kind: self.stat(*node).kind,
             name: Name::new(name.as_bytes()).unwrap(),
             stat: None,
+            handle: Some(handle_of(*node)),
         };
         behind.take(2).map(entry).collect()
     }
+}
+
+fn handle_of(node: usize) -> FileHandle {
+    FileHandle::new(&[u8::try_from(node).unwrap()]).unwrap()
 }

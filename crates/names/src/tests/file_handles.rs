@@ -1,7 +1,8 @@
 //! Persistent identities of files, before and after a restart with the same mounts.
 
 use super::*;
-use base::FileHandle;
+use base::op::Detail;
+use base::{Access, FileHandle};
 
 impl Lab {
     fn handle(&mut self, text: &str) -> FileHandle {
@@ -66,5 +67,30 @@ fn failures_of_mounted_trees_are_passed_on() {
     lab.fakes[1].broken = Some(Error::Unsupported);
     assert_eq!(lab.ask(Ask::FileHandle { node }).unwrap_err(), Error::Unsupported);
     lab.step(Input::Release(node));
+    lab.check_held();
+}
+
+#[test]
+fn listed_handles_are_those_of_the_files_except_at_mount_points() {
+    let mut lab = mounted();
+    let listed = [("", &["f"][..]), ("m", &["m/a", "m/d"]), ("u", &[])];
+    for (dir, expected) in listed {
+        let (_, node) = lab.walk(lab.names.root(), &parts(dir)).unwrap();
+        let node = node.unwrap();
+        let ask = Ask::Open { node, access: Access::READ };
+        let Ok(Reply::Opened(open, _)) = lab.ask(ask) else { panic!("{dir} is there") };
+        let (mut cookie, mut found) = (0, Vec::new());
+        loop {
+            let ask = Ask::List { open, cookie, bytes_max: 60, detail: Detail::Handle };
+            let Ok(Reply::Entries(entries)) = lab.ask(ask) else { panic!("{dir} is listed") };
+            let Some(last) = entries.last() else { break };
+            cookie = last.cookie;
+            found.extend(entries.into_iter().filter_map(|entry| entry.handle));
+        }
+        let expected: Vec<FileHandle> = expected.iter().map(|path| lab.handle(path)).collect();
+        assert_eq!(found, expected, "{dir}");
+        lab.step(Input::Close(open));
+        lab.step(Input::Release(node));
+    }
     lab.check_held();
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use base::Access;
+use base::op::Detail;
 
 fn union() -> Lab {
     let mut lab =
@@ -55,7 +56,7 @@ fn a_reader_may_go_back_to_any_entry_it_has_seen() {
     let Ok(Reply::Opened(open, _)) = lab.ask(Ask::Open { node, access }) else { panic!() };
     let mut seen: Vec<(u64, String)> = Vec::new();
     let list = |lab: &mut Lab, cookie| {
-        let ask = Ask::List { open, cookie, bytes_max: 60, with_stat: false };
+        let ask = Ask::List { open, cookie, bytes_max: 60, detail: Detail::Name };
         match lab.ask(ask) {
             Ok(Reply::Entries(entries)) => {
                 entries.into_iter().map(|e| (e.cookie, e.name.to_string())).collect::<Vec<_>>()
@@ -74,7 +75,7 @@ fn a_reader_may_go_back_to_any_entry_it_has_seen() {
         let next = list(&mut lab, *cookie);
         assert_eq!(next.first().map(|(_, name)| name), seen.get(index + 1).map(|(_, name)| name));
     }
-    let unknown = Ask::List { open, cookie: 1 << 40, bytes_max: 60, with_stat: false };
+    let unknown = Ask::List { open, cookie: 1 << 40, bytes_max: 60, detail: Detail::Name };
     assert_eq!(lab.ask(unknown).unwrap_err(), Error::Invalid);
     lab.step(Input::Close(open));
     lab.step(Input::Release(node));
@@ -204,7 +205,7 @@ fn lists_that_wait_are_answered_whatever_becomes_of_those_before() {
     let node = node.unwrap();
     let access = Access { read: true, ..Access::default() };
     let Ok(Reply::Opened(open, _)) = lab.ask(Ask::Open { node, access }) else { panic!() };
-    let list = |cookie| Ask::List { open, cookie, bytes_max: 60, with_stat: false };
+    let list = |cookie| Ask::List { open, cookie, bytes_max: 60, detail: Detail::Name };
     let ids = [0, 999, 0, 0].map(|cookie| lab.begin(list(cookie)));
     lab.step(Input::Cancel(ids[3]));
     lab.step(Input::Close(open));
@@ -265,7 +266,7 @@ fn a_list_that_breaks_off_says_so() {
     let access = Access { read: true, ..Access::default() };
     let Ok(Reply::Opened(open, _)) = lab.ask(Ask::Open { node, access }) else { panic!() };
     lab.fakes[3].broken = Some(Error::Disconnected);
-    let list = Ask::List { open, cookie: 0, bytes_max: 60, with_stat: false };
+    let list = Ask::List { open, cookie: 0, bytes_max: 60, detail: Detail::Name };
     assert_eq!(lab.ask(list).unwrap_err(), Error::Disconnected);
     lab.step(Input::Close(open));
     lab.step(Input::Release(node));

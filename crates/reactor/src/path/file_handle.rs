@@ -15,6 +15,7 @@ use base::{Error, FileHandle, Kind, Stat};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use std::ffi::CStr;
 
 /// Size of the inode number in an identifier, bytes.
 const INODE_SIZE: usize = 8;
@@ -37,6 +38,11 @@ struct KernelHandle {
 impl KernelHandle {
     /// Returns the kernel's handle of a file.
     fn of(file: BorrowedFd<'_>) -> rustix::io::Result<KernelHandle> {
+        KernelHandle::at(file, c"", libc::AT_EMPTY_PATH)
+    }
+
+    /// Returns the kernel's handle of an entry of a directory, which may be a symbolic link.
+    fn at(dir: BorrowedFd<'_>, name: &CStr, flags: i32) -> rustix::io::Result<KernelHandle> {
         let bytes = u32::try_from(KERNEL_MAX).expect("it is small");
         let mut this = KernelHandle { bytes, kind: 0, handle: [0; KERNEL_MAX] };
         let mut mount = 0;
@@ -44,13 +50,7 @@ impl KernelHandle {
         // SAFETY: the path is a C string, and `this` has the layout of `struct file_handle`, with
         // as many bytes behind it as `bytes` says.
         let result = unsafe {
-            libc::name_to_handle_at(
-                file.as_raw_fd(),
-                c"".as_ptr(),
-                at,
-                &raw mut mount,
-                libc::AT_EMPTY_PATH,
-            )
+            libc::name_to_handle_at(dir.as_raw_fd(), name.as_ptr(), at, &raw mut mount, flags)
         };
         if result == 0 { Ok(this) } else { Err(last_error()) }
     }
@@ -100,8 +100,18 @@ pub(super) fn get(root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Outcome<PathDon
 }
 
 fn identity(file: BorrowedFd<'_>, stat: &Stat) -> FileHandle {
+    identity_of(KernelHandle::of(file), stat)
+}
+
+/// Returns the identity of an entry of a directory, with these attributes. If it is replaced
+/// meanwhile, this is the identity of no file.
+pub(super) fn of_entry(dir: BorrowedFd<'_>, name: &CStr, stat: &Stat) -> FileHandle {
+    identity_of(KernelHandle::at(dir, name, 0), stat)
+}
+
+fn identity_of(handle: rustix::io::Result<KernelHandle>, stat: &Stat) -> FileHandle {
     let mut identifier = stat.inode.to_be_bytes().to_vec();
-    match KernelHandle::of(file) {
+    match handle {
         Ok(handle) => handle.encode(&mut identifier),
         Err(_unsupported) => identifier.push(NO_TYPE),
     }

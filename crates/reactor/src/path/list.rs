@@ -1,10 +1,10 @@
 //! Listings of a directory, from a cookie on; and of many directories at once.
 
-use super::{Outcome, PathContext, attrs, enter, spent_since, walk};
+use super::{Outcome, PathContext, attrs, enter, file_handle, spent_since, walk};
 use crate::descriptor;
 use crate::errno::StepError;
 use crate::thread_time;
-use base::op::{Entry, File, Listing, PathDone};
+use base::op::{Detail, Entry, File, Listing, PathDone};
 use base::{Kind, Name};
 use rustix::fd::{AsFd as _, BorrowedFd};
 use rustix::fs::{FileType, Mode, OFlags, RawDir, RawDirEntry, ResolveFlags, SeekFrom};
@@ -19,34 +19,46 @@ const OVERHEAD: usize = 24;
 /// the minimum fits the longest name.
 const KERNEL_BYTES: (usize, usize) = (2048, 16 << 10);
 
+/// An open directory, as it is listed.
+struct Dir<'a> {
+    fd: BorrowedFd<'a>,
+    /// Names of mount points.
+    points: BTreeSet<Vec<u8>>,
+    /// Details of its entries.
+    detail: Detail,
+    /// Device of files that have an identity.
+    device: Option<u64>,
+}
+
 /// Lists about `bytes_max` bytes of entries, but at least one if there is one; none at the end.
+/// Only files on the file system of `root` have an identity.
 pub(super) fn list(
     context: &PathContext<'_>,
     file: File,
-    cookie: u64,
-    bytes_max: u32,
-    with_stat: bool,
+    (cookie, bytes_max): (u64, u32),
+    (detail, root): (Detail, Option<BorrowedFd<'_>>),
 ) -> Outcome<PathDone> {
-    let dir = descriptor::file(file)?;
-    let points = enter::mount_points(context, dir)?;
+    let fd = descriptor::file(file)?;
+    let points = enter::mount_points(context, fd)?;
+    let device = root.map(|root| attrs::stat(root).map(|stat| stat.device)).transpose()?;
+    let dir = Dir { fd, points, detail, device };
     // The open directory has one position, which two concurrent lists would disturb.
-    let part = (cookie, bytes_max as usize, with_stat);
-    context.host.listing(file.0, || read(context, dir, &points, part))
+    context.host.listing(file.0, || read(context, &dir, cookie, bytes_max as usize))
 }
 
 fn read(
     context: &PathContext<'_>,
-    dir: BorrowedFd<'_>,
-    points: &BTreeSet<Vec<u8>>,
-    (cookie, bytes_max, with_stat): (u64, usize, bool),
+    dir: &Dir<'_>,
+    cookie: u64,
+    bytes_max: usize,
 ) -> Outcome<PathDone> {
-    rustix::fs::seek(dir, SeekFrom::Start(cookie))?;
+    rustix::fs::seek(dir.fd, SeekFrom::Start(cookie))?;
     let mut memory = vec![MaybeUninit::uninit(); bytes_max.clamp(KERNEL_BYTES.0, KERNEL_BYTES.1)];
-    let mut raw = RawDir::new(dir, &mut memory);
+    let mut raw = RawDir::new(dir.fd, &mut memory);
     let mut entries = Vec::new();
     let mut bytes = 0;
     while let Some(entry) = raw.next() {
-        let Some(entry) = convert(context, (dir, points), &entry?, with_stat)? else { continue };
+        let Some(entry) = convert(context, dir, &entry?)? else { continue };
         bytes += entry.name.as_bytes().len() + OVERHEAD;
         if bytes > bytes_max && !entries.is_empty() {
             break;
@@ -60,19 +72,19 @@ fn read(
 /// attributes at a mount point are left out if the job may not enter it.
 fn convert(
     context: &PathContext<'_>,
-    (dir, points): (BorrowedFd<'_>, &BTreeSet<Vec<u8>>),
+    dir: &Dir<'_>,
     raw: &RawDirEntry<'_>,
-    with_stat: bool,
 ) -> Outcome<Option<Entry>> {
     let Ok(name) = Name::new(raw.file_name().to_bytes()) else { return Ok(None) };
     if !name.plain() {
         return Ok(None);
     }
     let told = kind(raw.file_type());
-    let stat = if with_stat || told.is_none() {
-        let found = match points.contains(name.as_bytes()) {
-            true => walk::stat(context, dir, name.as_bytes()),
-            false => attrs::stat_entry(dir, name.as_bytes()).map_err(StepError::from),
+    let is_point = dir.points.contains(name.as_bytes());
+    let stat = if dir.detail.has_stat() || told.is_none() {
+        let found = match is_point {
+            true => walk::stat(context, dir.fd, name.as_bytes()),
+            false => attrs::stat_entry(dir.fd, name.as_bytes()).map_err(StepError::from),
         };
         match found {
             Ok(stat) => Some(stat),
@@ -83,9 +95,11 @@ fn convert(
         None
     };
     let kind = stat.as_ref().map(|stat| stat.kind).or(told).unwrap_or_default();
-    let stat = stat.filter(|_| with_stat);
+    let stat = stat.filter(|_| dir.detail.has_stat());
+    let identified = stat.as_ref().filter(|stat| Some(stat.device) == dir.device && !is_point);
+    let handle = identified.map(|stat| file_handle::of_entry(dir.fd, raw.file_name(), stat));
     let (cookie, inode) = (raw.next_entry_cookie(), raw.ino());
-    Ok(Some(Entry { cookie, inode, device: None, kind, name, stat }))
+    Ok(Some(Entry { cookie, inode, device: None, kind, name, stat, handle }))
 }
 
 fn kind(file_type: FileType) -> Option<Kind> {
@@ -172,12 +186,11 @@ impl All<'_> {
     /// Reads all entries of a directory; `None` if they do not fit.
     fn read(&mut self, dir: BorrowedFd<'_>) -> Outcome<Option<Vec<Entry>>> {
         let points = enter::mount_points(self.context, dir)?;
+        let dir = Dir { fd: dir, points, detail: Detail::Name, device: None };
         let (mut entries, mut bytes) = (Vec::new(), OVERHEAD);
-        let mut raw = RawDir::new(dir, &mut self.memory);
+        let mut raw = RawDir::new(dir.fd, &mut self.memory);
         while let Some(entry) = raw.next() {
-            let Some(entry) = convert(self.context, (dir, &points), &entry?, false)? else {
-                continue;
-            };
+            let Some(entry) = convert(self.context, &dir, &entry?)? else { continue };
             bytes += entry.name.as_bytes().len() + OVERHEAD;
             if bytes > self.left {
                 return Ok(None);

@@ -1,7 +1,7 @@
 //! Path operations, step by step as in the real reactor's straight-line code.
 
 use super::{DEVICE, Disk, Held, ROOT, SIZE_MAX};
-use base::op::{Content, Entry, File, Listing, PathDone, PathOp, Who};
+use base::op::{Content, Detail, Entry, File, Listing, PathDone, PathOp, Who};
 use base::{Access, Buf, Error, FileHandle, Kind, Name, SetStat, SetTime, StatFs, Time, User};
 
 type Outcome = Result<PathDone, Error>;
@@ -137,8 +137,8 @@ impl Disk {
                 let (parent, name) = self.locate(*file)?;
                 self.remove(now, parent, &name, None)
             }
-            PathOp::List { file, cookie, bytes_max, with_stat } => {
-                self.list(*file, *cookie, *bytes_max as usize, *with_stat)
+            PathOp::List { file, cookie, bytes_max, detail } => {
+                self.list(*file, *cookie, *bytes_max as usize, *detail)
             }
             PathOp::ListAll { from, paths, bytes_max } => {
                 Ok(self.list_all(*from, paths, *bytes_max as usize))
@@ -217,7 +217,7 @@ impl Disk {
 
     /// Walks without leaving the root upwards.
     fn file_handle(&self, file: File) -> FileHandle {
-        FileHandle::new(&self.held(file).inode.to_be_bytes()).expect("a number fits")
+        identity(self.held(file).inode)
     }
 
     fn open_handle(&mut self, handle: &FileHandle) -> Outcome {
@@ -491,7 +491,7 @@ impl Disk {
             todo.extend(found.map(|inode| (path.clone(), inode)));
         }
         while let Some((path, inode)) = todo.pop() {
-            let Ok(entries) = self.entries(inode, 0, usize::MAX, false) else { continue };
+            let Ok(entries) = self.entries(inode, 0, usize::MAX, Detail::Name) else { continue };
             let names = entries.iter().map(|e| e.name.as_bytes().len() + OVERHEAD);
             let bytes = names.sum::<usize>() + OVERHEAD;
             if bytes > left {
@@ -535,9 +535,9 @@ impl Disk {
         })
     }
 
-    fn list(&self, file: File, cookie: u64, bytes_max: usize, with_stat: bool) -> Outcome {
+    fn list(&self, file: File, cookie: u64, bytes_max: usize, detail: Detail) -> Outcome {
         let inode = self.held(file).inode;
-        self.entries(inode, cookie, bytes_max, with_stat).map(PathDone::Entries)
+        self.entries(inode, cookie, bytes_max, detail).map(PathDone::Entries)
     }
 
     fn entries(
@@ -545,7 +545,7 @@ impl Disk {
         inode: u64,
         cookie: u64,
         bytes_max: usize,
-        with_stat: bool,
+        detail: Detail,
     ) -> Result<Vec<Entry>, Error> {
         let node = self.node(inode);
         if node.kind != Kind::Directory {
@@ -560,8 +560,9 @@ impl Disk {
             }
             let inode = node.entries[name].inode;
             let (kind, name) = (self.node(inode).kind, name.clone());
-            let stat = with_stat.then(|| self.stat(inode));
-            entries.push(Entry { cookie: *cookie, inode, device: None, kind, name, stat });
+            let stat = detail.has_stat().then(|| self.stat(inode));
+            let handle = detail.has_handle().then(|| identity(inode));
+            entries.push(Entry { cookie: *cookie, inode, device: None, kind, name, stat, handle });
         }
         Ok(entries)
     }
@@ -588,4 +589,9 @@ impl Disk {
         node.times[2] = now;
         Ok(PathDone::Ok)
     }
+}
+
+/// Returns the identity of a file.
+fn identity(inode: u64) -> FileHandle {
+    FileHandle::new(&inode.to_be_bytes()).expect("a number fits")
 }

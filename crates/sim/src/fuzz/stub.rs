@@ -1,7 +1,7 @@
 //! A tree whose replies are random values of the right type, and which counts its references.
 
 use super::streams::number;
-use base::op::{Entry, Replacement};
+use base::op::{Detail, Entry, Replacement};
 use base::rng::Rng;
 use base::{Block, Buf, Error, FileHandle, Kind, Name, Stat, StatFs, User};
 use std::collections::BTreeMap;
@@ -100,7 +100,7 @@ impl Stub {
                 Reply::Written(rng.u32(..=data.len() as u32))
             }
             Ask::Write { data, .. } => Reply::Written(data.len() as u32),
-            Ask::List { cookie, with_stat, .. } => Self::list(rng, *cookie, *with_stat, &stat),
+            Ask::List { cookie, detail, .. } => Self::list(rng, *cookie, *detail, &stat),
             other => Self::plain(rng, other, stat),
         })
     }
@@ -147,7 +147,7 @@ impl Stub {
         }
     }
 
-    fn list(rng: &mut Rng, cookie: u64, with_stat: bool, stat: &Stat) -> Reply {
+    fn list(rng: &mut Rng, cookie: u64, detail: Detail, stat: &Stat) -> Reply {
         let count = if cookie > 50 { 0 } else { rng.u64(..6) };
         let entry = |number: u64| Entry {
             cookie: cookie.saturating_add(number + 1),
@@ -155,7 +155,8 @@ impl Stub {
             device: None,
             kind: stat.kind,
             name: Name::new(&vec![b'<'; 1 + (number as usize * 90) % 255]).expect("plain"),
-            stat: with_stat.then(|| stat.clone()),
+            stat: detail.has_stat().then(|| stat.clone()),
+            handle: FileHandle::new(&number.to_be_bytes()).filter(|_| detail.has_handle()),
         };
         Reply::Entries((0..count).map(entry).collect())
     }

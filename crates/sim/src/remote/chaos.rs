@@ -3,6 +3,7 @@
 
 use super::remote_client::RemoteClient;
 use super::remote_server::RemoteServer;
+use base::op::Detail;
 use base::rng::{Rng, seeded};
 use base::{Access, Buf, Name, SetStat};
 use std::collections::BTreeSet;
@@ -121,7 +122,10 @@ impl Chaos {
             return match self.rng.u8(..6) {
                 0 | 1 => Ask::Read { open, offset: 0, count: number, headroom: 5 },
                 2 => Ask::Write { open, offset: 3, data: Buf::from(vec![7; number as usize]) },
-                3 => Ask::List { open, cookie: 0, bytes_max: number, with_stat: flag },
+                3 => {
+                    let detail = if flag { Detail::Stat } else { Detail::Name };
+                    Ask::List { open, cookie: 0, bytes_max: number, detail }
+                }
                 4 => Ask::Lock { open, lock, wait: flag },
                 _ => Ask::Sync { open, data_only: flag },
             };

@@ -3,7 +3,7 @@
 
 use super::remote_client::RemoteClient;
 use super::remote_server::{ImmediateHost, RemoteServer};
-use base::op::Entry;
+use base::op::{Detail, Entry};
 use base::rng::{Rng, seeded};
 use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, Stat, Time};
 use tree::remote::Config;
@@ -176,7 +176,10 @@ impl Twins {
             match verb {
                 0 | 1 => Ask::Read { open, offset: offset % 20_000, count, headroom: 11 },
                 2 | 3 => Ask::Write { open, offset, data: Buf::from(vec![fill; length]) },
-                4 => Ask::List { open, cookie: 0, bytes_max: 4000, with_stat },
+                4 => {
+                    let detail = if with_stat { Detail::Stat } else { Detail::Name };
+                    Ask::List { open, cookie: 0, bytes_max: 4000, detail }
+                }
                 5 if with_stat => Ask::Sync { open, data_only: false },
                 5 => Ask::GetLock { open, lock },
                 _ => Ask::Lock { open, lock, wait: false },

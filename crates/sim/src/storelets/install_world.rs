@@ -554,5 +554,6 @@ fn directory() -> Stat {
 fn entry(name: &str, stat: Stat) -> Entry {
     let name = Name::new(name.as_bytes()).expect("a name");
     let (kind, inode) = (stat.kind, stat.inode);
-    Entry { cookie: 1, inode, device: None, kind, name, stat: Some(stat) }
+    let (stat, handle) = (Some(stat), None);
+    Entry { cookie: 1, inode, device: None, kind, name, stat, handle }
 }

@@ -11,6 +11,7 @@ fn listing(path: &str, names: &[(&str, Kind)]) -> Listing {
         kind: *kind,
         name: Name::new(name.as_bytes()).expect("a name"),
         stat: None,
+        handle: None,
     };
     Listing { path: path.as_bytes().to_vec(), entries: names.iter().map(entry).collect() }
 }

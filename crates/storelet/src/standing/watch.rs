@@ -13,7 +13,7 @@ mod files;
 #[cfg(test)]
 mod tests;
 
-use base::op::Entry;
+use base::op::{Detail, Entry};
 use base::{Automaton, Error, Instant, Kind, Name, Time};
 pub(crate) use files::Files;
 use files::Mark;
@@ -329,7 +329,7 @@ impl Look {
 
 /// Lists an open directory from a cookie on.
 fn list(open: OpenId, cookie: u64, out: &mut Vec<Output>) {
-    out.push(Output::Ask(Ask::List { open, cookie, bytes_max: LIST, with_stat: true }));
+    out.push(Output::Ask(Ask::List { open, cookie, bytes_max: LIST, detail: Detail::Stat }));
 }
 
 impl Automaton for Watch {

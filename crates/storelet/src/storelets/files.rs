@@ -201,7 +201,7 @@ impl Storelets {
         match ask {
             Ask::Walk { from, names } => flat::walk(from, &names, find, |node| self.stat(node)),
             Ask::Stat { node } => Ok(Reply::Stat(self.stat(node.local()))),
-            Ask::List { open, cookie, with_stat, .. } => self.list(open, cookie, with_stat),
+            Ask::List { open, cookie, detail, .. } => self.list(open, cookie, detail.has_stat()),
             other => flat::answer(&other),
         }
     }

@@ -206,6 +206,7 @@ impl Ram {
                 kind: self.kind(*inode),
                 name: name.clone(),
                 stat: None,
+                handle: None,
             };
             let mut entries: Vec<Entry> = entries.iter().map(entry).collect();
             entries.sort_unstable_by_key(|entry| entry.cookie);
@@ -390,8 +391,8 @@ impl Ram {
         let entries =
             behind.into_iter().take(self.entries_max).map_while(|(cookie, inode, name)| {
                 room = room.checked_sub(24 + name.as_bytes().len())?;
-                let kind = self.kind(inode);
-                Some(Entry { cookie, inode, device: None, kind, name, stat: None })
+                let (kind, stat, handle) = (self.kind(inode), None, None);
+                Some(Entry { cookie, inode, device: None, kind, name, stat, handle })
             });
         Ok(Reply::Entries(entries.collect()))
     }

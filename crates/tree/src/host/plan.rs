@@ -165,8 +165,8 @@ impl Host {
                 None => PathOp::SetStat { file: file(node), open: false, set },
             },
             Ask::Open { node, access } => PathOp::Open { file: file(node), access },
-            Ask::List { open, cookie, bytes_max, with_stat } => {
-                PathOp::List { file: self.open_file(open), cookie, bytes_max, with_stat }
+            Ask::List { open, cookie, bytes_max, detail } => {
+                PathOp::List { file: self.open_file(open), cookie, bytes_max, detail }
             }
             Ask::ReadLink { node } => PathOp::ReadLink { file: file(node) },
             Ask::StatFs { node } => PathOp::StatFs { file: file(node) },

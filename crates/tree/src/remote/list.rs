@@ -29,10 +29,10 @@ impl Remote {
     }
 
     fn list_from(&mut self, slot: usize, open: OpenId, offset: u64, round: u32) -> Outcome {
-        let Ask::List { bytes_max, with_stat, .. } = self.pending[slot].ask else {
+        let Ask::List { bytes_max, detail, .. } = self.pending[slot].ask else {
             unreachable!("only lists come here")
         };
-        let most = if with_stat { bytes_max.min(BYTES_WITH_STAT) } else { bytes_max };
+        let most = if detail.has_stat() { bytes_max.min(BYTES_WITH_STAT) } else { bytes_max };
         let count = most.max(BYTES_MIN).min(self.calls.session().msize() - IO_HEADER_SIZE);
         let message = Tmessage::Readdir { fid: self.open_fid(open), offset, count };
         send(Step::Entries(round), &message)
@@ -44,7 +44,7 @@ impl Remote {
         round: u32,
         answer: Result<&Rmessage<'_>, Error>,
     ) -> Outcome {
-        let Ask::List { open, with_stat, .. } = self.pending[slot].ask else {
+        let Ask::List { open, detail, .. } = self.pending[slot].ask else {
             unreachable!("only lists come here")
         };
         let data = match answer? {
@@ -69,6 +69,7 @@ impl Remote {
                     kind,
                     name,
                     stat: None,
+                    handle: None,
                 })
             })
             .collect();
@@ -77,7 +78,7 @@ impl Remote {
             Some((_, cookie, ..)) if entries.is_empty() => {
                 self.list_from(slot, open, *cookie, round + 1)
             }
-            _ if with_stat && !entries.is_empty() => Ok(self.start_stats(slot, entries)),
+            _ if detail.has_stat() && !entries.is_empty() => Ok(self.start_stats(slot, entries)),
             _ => Ok(Next::Reply(Reply::Entries(entries))),
         }
     }

@@ -206,7 +206,8 @@ impl Remote {
             let known = words::stat_of_wire(&stat, device);
             let cookie = before + entries.len() as u64 + 1;
             let (inode, kind) = (known.inode, known.kind);
-            entries.push(Entry { cookie, inode, device: None, kind, name, stat: Some(known) });
+            let (stat, handle) = (Some(known), None);
+            entries.push(Entry { cookie, inode, device: None, kind, name, stat, handle });
         }
         let cursor = &mut self.opens[open.local()].cursor;
         cursor.offset += data.len() as u64;

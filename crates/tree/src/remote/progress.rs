@@ -8,6 +8,7 @@ use super::recovery::Waiter;
 use super::step::{Next, Outcome, OwnStep, Step};
 use super::{ATTEMPTS_MAX, REQUESTS_MAX, Remote};
 use crate::request::{Ask, Id, NodeId, OpenId, Output, Reply, RequestId};
+use base::op::Detail;
 use base::{Error, Kind};
 use session::Dialect;
 use wire::ninep::Rmessage;
@@ -66,7 +67,7 @@ impl Remote {
             Ask::RenameNode { node, to: None, .. } => {
                 needs.push(fid_of(self.inodes.parent(node.local())));
             }
-            Ask::List { open, with_stat: true, .. } => {
+            Ask::List { open, detail: Detail::Stat | Detail::Handle, .. } => {
                 needs.push(fid_of(self.opens[open.local()].inode));
             }
             _ => {}
@@ -91,8 +92,8 @@ impl Remote {
     /// Handles a failed recovery of a fid; a list continues without attributes.
     pub(super) fn not_found(&mut self, slot: usize, error: Error, out: &mut Vec<Output>) {
         match &mut self.pending[slot].ask {
-            Ask::List { with_stat, .. } if *with_stat && error == Error::Stale => {
-                *with_stat = false;
+            Ask::List { detail, .. } if detail.has_stat() && error == Error::Stale => {
+                *detail = Detail::Name;
                 self.advance(slot, out);
             }
             _ => self.end(slot, Err(error), out),

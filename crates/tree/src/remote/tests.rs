@@ -6,7 +6,7 @@ mod walks;
 
 use crate::request::OpenId;
 use base::drawing::{Drawing, variant};
-use base::op::{Op, Socket};
+use base::op::{Detail, Op, Socket};
 use base::{Access, Buf, Name, User};
 use expect_test::expect;
 use std::collections::VecDeque;
@@ -422,7 +422,7 @@ fn a_rewind_waits_for_the_read_in_progress() {
     lab.say(&Rmessage::Stat { stat: directory(b"d") });
     let list = |cookie| {
         let open = OpenId::new(3, 0);
-        Ask::List { open, cookie, bytes_max: 1000, with_stat: false }
+        Ask::List { open, cookie, bytes_max: 1000, detail: Detail::Name }
     };
     let entries = |name: &[u8]| {
         let mut data = Vec::new();

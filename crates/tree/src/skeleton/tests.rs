@@ -1,5 +1,6 @@
 use super::*;
 use crate::request::{Request, RequestId};
+use base::op::Detail;
 use base::{Access, Caller};
 
 fn names(text: &str) -> Vec<Name> {
@@ -44,7 +45,7 @@ fn its_directories_are_those_it_was_made_with() {
     };
     let mut list = |cookie| match ask(
         &mut skeleton,
-        Ask::List { open, cookie, bytes_max: 9, with_stat: true },
+        Ask::List { open, cookie, bytes_max: 9, detail: Detail::Stat },
     ) {
         Ok(Reply::Entries(entries)) => {
             entries.iter().map(|entry| entry.name.to_string()).collect::<Vec<_>>()

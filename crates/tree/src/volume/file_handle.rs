@@ -7,22 +7,27 @@ use crate::request::{NodeId, Reply};
 use base::{Error, FileHandle};
 use store::{SnapshotId, View};
 
+/// Returns the identity of a file of the volume with this device number.
+pub(super) fn of(node_ref: NodeRef, device: u64) -> FileHandle {
+    let mut identifier = Vec::new();
+    match node_ref {
+        NodeRef::File(View::Present, ino) => identifier.extend(ino.to_be_bytes()),
+        NodeRef::File(View::Snapshot(id), ino) => {
+            identifier.extend(ino.to_be_bytes());
+            identifier.extend(id.0.to_be_bytes());
+        }
+        NodeRef::Snapshots => {}
+    }
+    identifier.extend(device.to_be_bytes());
+    FileHandle::new(&identifier).expect("three numbers fit")
+}
+
 impl Planner<'_> {
     /// Returns the identity of a file: its inode, the snapshot if it is in one, and the device.
     pub(super) fn file_handle(&self, node: NodeId) -> Planned {
         let node_ref = self.volume.node_ref(node);
-        let mut identifier = Vec::new();
-        match node_ref {
-            NodeRef::File(View::Present, ino) => identifier.extend(ino.to_be_bytes()),
-            NodeRef::File(View::Snapshot(id), ino) => {
-                identifier.extend(ino.to_be_bytes());
-                identifier.extend(id.0.to_be_bytes());
-            }
-            NodeRef::Snapshots => {}
-        }
-        identifier.extend(self.here(node_ref)?.stat.device.to_be_bytes());
-        let handle = FileHandle::new(&identifier).expect("three numbers fit");
-        answer(Reply::FileHandle(handle))
+        let device = self.here(node_ref)?.stat.device;
+        answer(Reply::FileHandle(of(node_ref, device)))
     }
 
     /// Returns a node of the file of a handle.

@@ -1,13 +1,13 @@
 //! Directory listings: entries in the order of their cookies, including the virtual directory of
 //! snapshots.
 
-use super::NodeRef;
 use super::permission::SEARCH;
 use super::plan::{Answer, Plan, Planned, Planner, answer};
 use super::read_view::{ReadView, Stop};
 use super::record::{ENTRIES, Entry as Record, INODES, Inode, ROOT, key};
+use super::{NodeRef, file_handle};
 use crate::request::{OpenId, Reply};
-use base::op::Entry;
+use base::op::{Detail, Entry};
 use base::{Error, Kind, Name};
 use std::ops::ControlFlow;
 use store::{Missing, View};
@@ -28,22 +28,25 @@ impl Planner<'_> {
         open: OpenId,
         cookie: u64,
         bytes_max: usize,
-        with_stat: bool,
+        detail: Detail,
     ) -> Planned {
         let what = self.volume.open(open).what;
         let (view, ino) = match what.node_ref {
-            NodeRef::Snapshots => return self.list_snapshots(cookie, bytes_max, with_stat),
+            NodeRef::Snapshots => return self.list_snapshots(cookie, bytes_max, detail),
             NodeRef::File(view, ino) if what.kind == Kind::Directory => (view, ino),
             NodeRef::File(..) => return Err(Error::NotDirectory.into()),
         };
         let read_view = self.read_view(view)?;
         let mut entries = entries(&read_view, ino, cookie, bytes_max.min(BYTES_MAX))?;
         let dir = read_view.inode(ino)?;
-        if with_stat {
+        if detail.has_stat() {
             entries.truncate(STATS_MAX);
         }
-        if with_stat && self.who.may(&dir, SEARCH).is_ok() {
+        if detail.has_stat() && self.who.may(&dir, SEARCH).is_ok() {
             add_stats(&read_view, &mut entries)?;
+        }
+        if detail.has_handle() {
+            add_handles(view, &mut entries);
         }
         let touched = match entries.is_empty() {
             true => Vec::new(),
@@ -52,7 +55,7 @@ impl Planner<'_> {
         Ok(Plan::Answer(Answer::Reply(Reply::Entries(entries)), touched))
     }
 
-    fn list_snapshots(&self, cookie: u64, bytes_max: usize, with_stat: bool) -> Planned {
+    fn list_snapshots(&self, cookie: u64, bytes_max: usize, detail: Detail) -> Planned {
         let mut entries = Vec::new();
         let mut bytes = 0;
         for (name, id, _date) in self.volume.store.snapshots() {
@@ -64,15 +67,21 @@ impl Planner<'_> {
             if bytes > bytes_max && !entries.is_empty() {
                 break;
             }
-            let stat = match with_stat {
+            let view = View::Snapshot(id);
+            let stat = match detail.has_stat() {
                 true => {
-                    let read_view = self.read_view(View::Snapshot(id))?;
+                    let read_view = self.read_view(view)?;
                     Some(read_view.stat(ROOT, &read_view.inode(ROOT)?))
                 }
                 false => None,
             };
-            let kind = Kind::Directory;
-            entries.push(Entry { cookie: place, inode: ROOT, device: None, kind, name, stat });
+            let (kind, cookie) = (Kind::Directory, place);
+            let handle = None;
+            entries.push(Entry { cookie, inode: ROOT, device: None, kind, name, stat, handle });
+            if detail.has_handle() {
+                let last = entries.len() - 1;
+                add_handles(view, &mut entries[last..]);
+            }
         }
         answer(Reply::Entries(entries))
     }
@@ -125,12 +134,22 @@ pub(super) fn scan(
             end = End::Full;
             return ControlFlow::Break(());
         }
-        entries.push(Entry { cookie, inode: ino, device: None, kind, name, stat: None });
+        let (stat, handle) = (None, None);
+        entries.push(Entry { cookie, inode: ino, device: None, kind, name, stat, handle });
         ControlFlow::Continue(())
     });
     match scanned {
         Ok(()) => (entries, end),
         Err(missing) => (entries, End::Missing(missing)),
+    }
+}
+
+/// Adds the identities of the entries with attributes.
+fn add_handles(view: View, entries: &mut [Entry]) {
+    for entry in entries {
+        let device = entry.stat.as_ref().map(|stat| stat.device);
+        let node_ref = NodeRef::File(view, entry.inode);
+        entry.handle = device.map(|device| file_handle::of(node_ref, device));
     }
 }
 

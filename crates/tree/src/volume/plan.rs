@@ -133,8 +133,8 @@ impl<'a> Planner<'a> {
             Ask::NextData { open, from } => self.next_data(*open, *from),
             Ask::Write { open, offset, data } => self.write(*open, *offset, data, progress),
             Ask::Sync { open, .. } => self.sync(*open),
-            Ask::List { open, cookie, bytes_max, with_stat } => {
-                self.list(*open, *cookie, *bytes_max as usize, *with_stat)
+            Ask::List { open, cookie, bytes_max, detail } => {
+                self.list(*open, *cookie, *bytes_max as usize, *detail)
             }
             Ask::ListAll { from, paths, bytes_max } => self.list_all(*from, paths, *bytes_max),
             Ask::ReadAll { from, paths, size_max, bytes_max } => {

@@ -23,7 +23,7 @@ mod times;
 use super::record::{INODES, Inode, of_key};
 use super::verify::{RECORDS, Verifier};
 use super::*;
-use base::op::{Entry, Op, PathDone, PathOp, Who};
+use base::op::{Detail, Entry, Op, PathDone, PathOp, Who};
 use base::{Access, Buf, Caller, Kind, Name, SetStat, Stat, StatFs, User};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -418,7 +418,7 @@ impl Lab {
     }
 
     fn list_open(&mut self, open: OpenId, cookie: u64, bytes: u32) -> Vec<Entry> {
-        let ask = Ask::List { open, cookie, bytes_max: bytes, with_stat: false };
+        let ask = Ask::List { open, cookie, bytes_max: bytes, detail: Detail::Name };
         match self.ask(ask).unwrap() {
             Reply::Entries(entries) => entries,
             other => panic!("{other:?}"),

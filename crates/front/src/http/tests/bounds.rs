@@ -10,6 +10,7 @@ fn entries(from: u64, count: u64) -> Vec<base::op::Entry> {
         kind: Kind::File,
         name: Name::new(format!("file-{number:08}").as_bytes()).expect("plain"),
         stat: Some(file(3)),
+        handle: None,
     };
     (from..from + count).map(entry).collect()
 }

@@ -5,7 +5,8 @@ use base::op::Entry;
 
 fn entry(name: &str, kind: Kind, cookie: u64) -> Entry {
     let name = base::Name::new(name.as_bytes()).expect("a name");
-    Entry { cookie, inode: cookie, device: None, kind, name, stat: None }
+    let (stat, handle) = (None, None);
+    Entry { cookie, inode: cookie, device: None, kind, name, stat, handle }
 }
 
 fn directory(open: u64) -> Result<Reply, Error> {

@@ -2,7 +2,7 @@
 
 use super::*;
 use base::Name;
-use base::op::Entry;
+use base::op::{Detail, Entry};
 
 fn entry(name: &str, number: u64) -> Entry {
     Entry {
@@ -12,6 +12,7 @@ fn entry(name: &str, number: u64) -> Entry {
         kind: Kind::File,
         name: Name::new(name.as_bytes()).unwrap(),
         stat: Some(Stat { inode: number, ..stat(Kind::File) }),
+        handle: (number < 256).then(|| tree_handle(number as u8)),
     }
 }
 
@@ -44,8 +45,9 @@ impl Lab {
                                 let parent = Stat { inode: 1, ..stat(Kind::Directory) };
                                 Reply::Walked(vec![parent], Some(NodeId(3)))
                             }
-                            Ask::List { cookie, with_stat, .. } => {
-                                assert_eq!(with_stat, plus);
+                            Ask::List { cookie, detail, .. } => {
+                                let wanted = if plus { Detail::Handle } else { Detail::Name };
+                                assert_eq!(detail, wanted);
                                 let entries = lists.next().expect("no more are asked for");
                                 let behind = entries.iter().filter(|entry| entry.cookie > cookie);
                                 Reply::Entries(behind.cloned().collect())
@@ -71,7 +73,12 @@ impl Lab {
                 Ok((all.collect(), eof))
             }
             Ok(Results::ReadDirPlus { entries, eof, .. }) => {
-                assert!(entries.iter().all(|entry| entry.attributes.is_some()));
+                for entry in &entries {
+                    let is_dot = entry.name.starts_with(b".");
+                    let expected = u8::try_from(entry.fileid).ok().filter(|_| !is_dot);
+                    assert_eq!(entry.handle, expected.map(handle));
+                    assert!(entry.attributes.is_some());
+                }
                 let all = entries.iter().map(|it| (shown(it.name), it.fileid, it.cookie));
                 Ok((all.collect(), eof))
             }
@@ -141,4 +148,23 @@ fn sizes_and_cookies_that_make_no_sense_have_their_status() {
     lab.call(9, &WireCall::ReadDir { dir: handle(0), cookie: 99, verifier: [0; 8], count: 512 });
     lab.answer(0, Err(Error::Invalid));
     assert!(lab.text.ends_with("9 BadCookie\n"), "{}", lab.text);
+}
+
+#[test]
+fn listed_files_are_found_by_their_place() {
+    let mut lab = Lab::mounted();
+    lab.list(true, 0, 4096, &[&[entry("a", 10), entry("b", 11)], &[]]).unwrap();
+    assert_eq!(lab.session.bytes(), 2 * files::PLACE_SIZE);
+    lab.text.clear();
+    lab.call(9, &WireCall::GetAttr { object: handle(11) });
+    lab.answer(0, walked(Kind::File, 2));
+    lab.answer(0, identified(11));
+    lab.answer(0, Ok(Reply::Stat(stat(Kind::File))));
+    expect![[r#"
+        GetAttr: ask 0 Walk
+        <- 0 Walked: ask 0 FileHandle
+        <- 0 FileHandle: ask 0 Stat
+        <- 0 Stat: 9 GetAttr
+    "#]]
+    .assert_eq(&lab.text);
 }

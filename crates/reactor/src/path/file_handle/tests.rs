@@ -6,7 +6,7 @@ use crate::memory::Memory;
 use crate::path::{Performed, Task, perform};
 use crate::pool::lanes::Lane;
 use base::Caller;
-use base::op::{NOBODY, PathOp};
+use base::op::{Detail, NOBODY, PathOp};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::path::{Path, PathBuf};
 
@@ -139,6 +139,35 @@ fn files_are_found_by_their_handles_after_a_rename() {
     std::fs::remove_file(dir.join("a/b/moved")).unwrap();
     assert_eq!(open(), Err(Error::Stale));
     descriptor::close(root.0);
+}
+
+#[test]
+fn listed_handles_are_those_of_the_files() {
+    let dir = Scratch::new("listed");
+    std::fs::create_dir(dir.join("d")).unwrap();
+    std::fs::write(dir.join("f"), "x").unwrap();
+    std::os::unix::fs::symlink("f", dir.join("l")).unwrap();
+    let (host, root) = (Host::new().unwrap(), handle(&dir.0));
+    let list = |within| {
+        let open = std::fs::File::open(&dir.0).unwrap();
+        let file = File(descriptor::release(open.into()));
+        let (cookie, bytes_max, detail) = (0, 1000, Detail::Handle);
+        let op = PathOp::List { file, cookie, bytes_max, detail };
+        let task = Task { caller: Caller::Server, asker: NOBODY, within, op };
+        let done = perform(&host, &mut Memory::default(), (&[], true), &task);
+        descriptor::close(file.0);
+        let Performed::Done(Ok(PathDone::Entries(entries))) = done else { panic!("{done:?}") };
+        assert_eq!(entries.len(), 3);
+        entries
+    };
+    let file = File(descriptor::release(root.try_clone().unwrap()));
+    for entry in list(Some(file)) {
+        let found = handle(&dir.join(&entry.name.to_string()));
+        let expected = handle_of(get(root.as_fd(), found.as_fd()).unwrap());
+        assert_eq!(entry.handle, Some(expected), "{}", entry.name);
+    }
+    assert!(list(None).iter().all(|entry| entry.handle.is_none()), "not confined to a root");
+    descriptor::close(file.0);
 }
 
 #[test]

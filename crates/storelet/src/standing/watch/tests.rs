@@ -26,7 +26,8 @@ fn entry(text: &str, size: u64, changed: i64) -> Entry {
     let date = Time::from_secs(changed);
     let stat = Stat { kind: Kind::File, inode: size, size, modified: date, changed: date, ..dir() };
     let (kind, name, stat) = (stat.kind, name(text), Some(stat));
-    Entry { cookie: size + 1, inode: size, device: None, kind, name, stat }
+    let (cookie, handle) = (size + 1, None);
+    Entry { cookie, inode: size, device: None, kind, name, stat, handle }
 }
 
 fn dir() -> Stat {

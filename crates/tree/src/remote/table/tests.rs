@@ -2,11 +2,12 @@ use super::*;
 use crate::remote::step::OwnStep;
 use crate::request::Request;
 use base::Caller;
+use base::op::Detail;
 use base::rng::seeded;
 
 fn slot(request: u64, open: usize) -> Pending {
     let open = OpenId::new(3, open);
-    let ask = Ask::List { open, cookie: 0, bytes_max: 512, with_stat: false };
+    let ask = Ask::List { open, cookie: 0, bytes_max: 512, detail: Detail::Name };
     Pending::new(RequestId(request), 0, Request { caller: Caller::Server, ask }, None)
 }
 

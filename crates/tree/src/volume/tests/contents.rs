@@ -1,6 +1,7 @@
 //! Reads, writes, holes and lengths.
 
 use super::*;
+use base::op::Detail;
 
 /// Returns bytes that depend on their offset.
 fn pattern(count: usize, salt: u8) -> Vec<u8> {
@@ -185,7 +186,7 @@ fn an_open_file_does_only_what_it_was_opened_for() {
     lab.symlink("/l", "f").unwrap();
     let reader = lab.open("/f", Access::READ).unwrap();
     assert_eq!(lab.write_open(reader, 0, b"x"), Err(Error::Invalid));
-    let ask = Ask::List { open: reader, cookie: 0, bytes_max: 100, with_stat: false };
+    let ask = Ask::List { open: reader, cookie: 0, bytes_max: 100, detail: Detail::Name };
     assert!(matches!(lab.ask(ask), Err(Error::NotDirectory)));
     lab.close(reader);
     assert_eq!(lab.open("/d", WRITE), Err(Error::IsDirectory));

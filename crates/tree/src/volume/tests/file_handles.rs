@@ -2,6 +2,7 @@
 
 use super::*;
 use base::FileHandle;
+use base::op::Detail;
 
 fn handle(lab: &mut Lab, node: NodeId) -> FileHandle {
     match lab.ask(Ask::FileHandle { node }) {
@@ -44,6 +45,31 @@ fn handles_survive_renames_and_restarts_until_the_file_is_removed() {
     lab.release(again);
     lab.idle();
     assert_eq!(resolved(&mut lab, file).map(|_| ()), Err(Error::Stale));
+    lab.verify();
+}
+
+#[test]
+fn listed_handles_are_those_of_the_files() {
+    let mut lab = Lab::new();
+    lab.create("/f", 0o644).unwrap();
+    lab.make_dir("/d", 0o755).unwrap();
+    let dir = lab.volume.snapshots_root();
+    lab.done(Ask::MakeDir { dir, name: name("monday"), mode: 0o755, gid: None }).unwrap();
+    for (from, path, count) in [(lab.volume.root(), "", 2), (dir, "", 1), (dir, "monday", 2)] {
+        let node = lab.walk_from(from, path).unwrap();
+        let access = Access::READ;
+        let Ok(Reply::Opened(open, _)) = lab.ask(Ask::Open { node, access }) else { panic!() };
+        let list = Ask::List { open, cookie: 0, bytes_max: 1000, detail: Detail::Handle };
+        let Ok(Reply::Entries(entries)) = lab.ask(list) else { panic!() };
+        assert_eq!(entries.len(), count);
+        for entry in entries {
+            let found = lab.walk_from(node, &entry.name.to_string()).unwrap();
+            assert_eq!(entry.handle, Some(handle(&mut lab, found)));
+            lab.release(found);
+        }
+        lab.close(open);
+        lab.release(node);
+    }
     lab.verify();
 }
 

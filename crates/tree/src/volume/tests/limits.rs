@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::request::{LockKind, Owner};
+use base::op::Detail;
 
 #[test]
 fn files_and_bytes_end_at_their_limits() {
@@ -331,7 +332,7 @@ fn a_listing_of_many_entries_is_short() {
     let open = lab.open("/d", access).unwrap();
     let listed = lab.list_open(open, 0, 1 << 20).len();
     assert_eq!(listed, (64 << 10) / (200 + 24));
-    let ask = Ask::List { open, cookie: 0, bytes_max: 1 << 20, with_stat: true };
+    let ask = Ask::List { open, cookie: 0, bytes_max: 1 << 20, detail: Detail::Stat };
     let Ok(Reply::Entries(entries)) = lab.ask(ask) else { panic!("it is a directory") };
     assert_eq!(entries.len(), 256);
     assert!(entries.iter().all(|entry| entry.stat.is_some()));

@@ -1,6 +1,7 @@
 //! Directories that change during a listing.
 
 use super::*;
+use base::op::Detail;
 use std::collections::BTreeSet;
 
 #[test]
@@ -60,7 +61,7 @@ fn attributes_come_with_the_entries_if_the_caller_may_look() {
     lab.symlink("/d/l", "f").unwrap();
     let list = |lab: &mut Lab| {
         let open = lab.open("/d", Access::READ).unwrap();
-        let ask = Ask::List { open, cookie: 0, bytes_max: 1000, with_stat: true };
+        let ask = Ask::List { open, cookie: 0, bytes_max: 1000, detail: Detail::Stat };
         let Ok(Reply::Entries(entries)) = lab.ask(ask) else { panic!() };
         lab.close(open);
         entries

@@ -2,6 +2,7 @@
 
 use super::side::{Attrs, Outcome, Part, Side, Trouble, keeps};
 use crate::volume::direct::Direct;
+use base::op::Detail;
 use base::{Access, Buf, Error, Kind, Name, SetStat, SetTime, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
 
@@ -40,7 +41,7 @@ impl Inside {
         loop {
             let bytes_max = LIST_MAX;
             let Reply::Entries(entries) =
-                self.ask(Ask::List { open, cookie, bytes_max, with_stat: false })?
+                self.ask(Ask::List { open, cookie, bytes_max, detail: Detail::Name })?
             else {
                 return Err(Trouble::of(Error::Io));
             };
