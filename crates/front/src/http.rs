@@ -333,6 +333,7 @@ impl Context<'_> {
             }
             Input::Drain => self.finish(state),
             Input::Lost => self.lose(state),
+            Input::Claimed(..) => unreachable!("claims are of NFS calls"),
         }
     }
 

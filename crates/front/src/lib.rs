@@ -32,6 +32,8 @@ pub enum Input {
     Received(Buf),
     /// Reply of the name space to a call.
     Answered(CallId, Result<Reply, Error>),
+    /// Result of the claim of an NFS call.
+    Claimed(CallId, nfs::Claim),
     /// Number of queued bytes that have been sent to the client.
     Sent(usize),
     /// End of the stream from the client.
@@ -68,6 +70,10 @@ pub enum Output {
     Replied(u8),
     /// End of an NFS call: its procedure, and whether it was successful.
     Called(&'static str, bool),
+    /// Claim an NFS call that changes something; one [`Input::Claimed`] follows.
+    Claim(CallId, nfs::CallKey),
+    /// End a claimed call, with the reply to give to those that claim it later.
+    Settle(nfs::CallKey, Option<Vec<u8>>),
     /// End of an HTTP request, completed or not.
     Account(Account),
 }

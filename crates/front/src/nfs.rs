@@ -16,6 +16,7 @@ mod make;
 mod mount;
 mod prepare;
 mod record;
+mod replays;
 mod secret;
 mod translate;
 mod users;
@@ -23,6 +24,7 @@ mod users;
 #[cfg(test)]
 mod tests;
 
+pub use replays::{CallKey, Claim, Replays};
 pub use secret::{Key, key_of, seal};
 
 use crate::{CallId, Export, Identity, Input, Limits, Output, Room};
@@ -239,6 +241,7 @@ impl Automaton for Session {
         match input {
             Input::Received(bytes) => self.gather(bytes),
             Input::Answered(id, reply) => self.answered(now, id, reply, out),
+            Input::Claimed(id, claim) => self.claimed(now, id, claim, out),
             Input::Sent(bytes) => {
                 assert!(bytes <= self.unsent, "no more is sent than was queued");
                 self.unsent -= bytes;
@@ -275,7 +278,9 @@ impl Automaton for Session {
         assert!(self.lent == 0 || self.input.is_empty(), "what is lent out is not here");
         for (_, call) in &self.calls {
             let is_given_up = call.awaits == Await::GivenUp;
-            assert_eq!(is_given_up, self.state == State::Closing, "calls end with the client");
+            let is_claim = matches!(call.awaits, Await::Claim(_));
+            let ends = self.state == State::Closing && !call.goes_on() && !is_claim;
+            assert_eq!(is_given_up, ends, "calls end with the client, or their claim");
             let is_ready = call.awaits == Await::Procedure;
             let handles = call.procedure.handles();
             let known =
@@ -398,6 +403,7 @@ impl Session {
                 return Ok(None);
             }
         };
+        let mut claim = None;
         let procedure: Box<dyn Procedure> = match begin {
             Begin::Reply(results, is_done) => {
                 out.push(Output::Called(name, is_done));
@@ -406,23 +412,56 @@ impl Session {
                 self.send(head, Vec::new(), out);
                 return Ok(None);
             }
-            Begin::Procedure(procedure) => procedure,
+            Begin::Procedure(procedure) => {
+                claim = procedure.is_change().then(|| CallKey::new(xid, &record));
+                procedure
+            }
             Begin::Write { handle, offset, stable, length } => {
                 let data = record::data(record, length);
                 Box::new(Write::new(handle, offset, stable, data))
             }
         };
-        self.advance(now, Call::new(xid, name, caller, procedure, need), out);
+        let call = Call::new(xid, name, caller, procedure, need);
+        match claim {
+            Some(key) => {
+                let id = self.wait(call, Await::Claim(key));
+                out.push(Output::Claim(id, key));
+            }
+            None => self.advance(now, call, out),
+        }
         Ok(None)
     }
 
-    fn ask(&mut self, mut call: Call, awaits: Await, ask: Ask, out: &mut Vec<Output>) {
+    /// Registers a call that waits.
+    fn wait(&mut self, mut call: Call, awaits: Await) -> CallId {
         call.awaits = awaits;
         self.asked += call.bytes;
+        CallId(u32::try_from(self.calls.insert(call)).expect("calls are limited"))
+    }
+
+    /// Begins a claimed call, or sends the reply that it had before.
+    fn claimed(&mut self, now: Instant, id: CallId, claim: Claim, out: &mut Vec<Output>) {
+        let mut call = self.calls.remove(id.0 as usize);
+        self.asked -= call.bytes;
+        match (call.awaits, claim) {
+            (Await::Claim(key), Claim::New) => {
+                call.claim = Some(key);
+                if self.state == State::Closing {
+                    return call.give_up(out);
+                }
+                self.advance(now, call, out);
+            }
+            (Await::Claim(_), Claim::Replied(reply)) => self.send(reply, Vec::new(), out),
+            (Await::Claim(_), Claim::InProgress) => {}
+            (awaits, claim) => unreachable!("{awaits:?}: {claim:?} was not awaited"),
+        }
+    }
+
+    fn ask(&mut self, call: Call, awaits: Await, ask: Ask, out: &mut Vec<Output>) {
         // Who may change a directory need not be able to read it.
         let is_own = matches!(awaits, Await::OpenSync | Await::OpenAny | Await::OpenAnyway);
         let caller = if is_own { Caller::Server } else { call.caller.clone() };
-        let id = CallId(u32::try_from(self.calls.insert(call)).expect("calls are limited"));
+        let id = self.wait(call, awaits);
         out.push(Output::Ask(id, Request { caller, ask }));
     }
 
@@ -451,7 +490,7 @@ impl Session {
                 self.opened(now, call, reply, out);
             }
             Await::Procedure => self.step_procedure(now, call, Some(reply), out),
-            Await::GivenUp => unreachable!("it has ended above"),
+            Await::Claim(_) | Await::GivenUp => unreachable!("it has asked for nothing"),
         }
     }
 
@@ -504,7 +543,7 @@ impl Session {
     fn finish(
         &mut self,
         now: Instant,
-        call: Call,
+        mut call: Call,
         next: Next,
         mut body: Vec<u8>,
         out: &mut Vec<Output>,
@@ -525,6 +564,11 @@ impl Session {
             call.files.iter().flatten().for_each(|pin| self.files.forget(*pin, out));
         }
         out.push(Output::Called(call.name, status == Status::Ok));
+        if let Some(claim) = call.claim.take() {
+            // What failed for a while is tried again.
+            let reply = (status != Status::Jukebox).then(|| body.clone());
+            out.push(Output::Settle(claim, reply));
+        }
         self.send(body, data, out);
         self.release(now, call, out);
     }
@@ -538,6 +582,9 @@ impl Session {
 
     /// Sends a record: its beginning, and perhaps data behind it.
     fn send(&mut self, mut head: Vec<u8>, data: Vec<Buf>, out: &mut Vec<Output>) {
+        if self.state == State::Closing {
+            return;
+        }
         let size: usize = data.iter().map(|piece| piece.len()).sum();
         let padding = wire::xdr::padding(size);
         rpc::seal(&mut head, size + padding);
@@ -563,7 +610,7 @@ impl Session {
         }
     }
 
-    /// Closes the connection: cancels every call, and releases all files.
+    /// Closes the connection: cancels every call that has changed nothing, and releases all files.
     fn give_up(&mut self, reason: &'static str, out: &mut Vec<Output>) {
         if self.state == State::Closing {
             return;
@@ -572,6 +619,9 @@ impl Session {
         (self.input, self.fragments) = (Buf::default(), Vec::new());
         self.goes_on = false;
         for (id, call) in &mut self.calls {
+            if call.goes_on() || matches!(call.awaits, Await::Claim(_)) {
+                continue;
+            }
             out.push(Output::Cancel(CallId(u32::try_from(id).expect("calls are limited"))));
             call.give_up(out);
         }

@@ -345,6 +345,7 @@ impl Automaton for Session {
                 Input::Received(_) | Input::Tick | Input::Drain,
             )
             | (state @ State::Closing, Input::Ended | Input::Lost) => state,
+            (_, Input::Claimed(..)) => unreachable!("claims are of NFS calls"),
         };
     }
 

@@ -10,6 +10,7 @@ use crate::admission::Debt;
 use crate::stages::Stage;
 use base::op::{Op, OpId, Peer, Socket, UNSENT_MAX};
 use base::{Automaton, Buf, Error, Instant};
+use front::nfs::{CallKey, Claim};
 use front::{Account, CallId, Input as SessionInput, Output as SessionOutput};
 use front::{Room, Session};
 use std::mem;
@@ -41,6 +42,8 @@ pub enum Input {
     Sent(Result<(), Error>),
     /// Reply of the name space to a call.
     Answered(CallId, Result<Reply, Error>),
+    /// Result of the claim of an NFS call.
+    Claimed(CallId, Claim),
     /// A deadline has passed, or the limits have changed.
     Tick,
     /// Shutdown of the server.
@@ -70,6 +73,10 @@ pub enum Output {
     Replied(u8),
     /// End of an NFS call: its procedure, and whether it was successful.
     Called(&'static str, bool),
+    /// Claim of an NFS call that changes something.
+    Claim(CallId, CallKey),
+    /// End of a claimed call, with its reply.
+    Settle(CallKey, Option<Vec<u8>>),
     /// End of an HTTP request.
     Account(Account),
 }
@@ -347,6 +354,8 @@ impl Connection {
                 SessionOutput::Send(buf) => self.unsent.push(buf),
                 SessionOutput::Replied(kind) => out.push(Output::Replied(kind)),
                 SessionOutput::Called(name, is_done) => out.push(Output::Called(name, is_done)),
+                SessionOutput::Claim(call, key) => out.push(Output::Claim(call, key)),
+                SessionOutput::Settle(key, reply) => out.push(Output::Settle(key, reply)),
                 SessionOutput::Account(account) => out.push(Output::Account(account)),
                 SessionOutput::Finish => self.finish = Finish::Wanted,
                 SessionOutput::Hangup(_) if self.state == State::Ending => {}
@@ -418,6 +427,9 @@ impl Automaton for Connection {
                 let asked = self.asked.get(call.0 as usize).copied().unwrap_or(now);
                 out.push(Output::Staged(Stage::Answered, now.since(asked)));
                 self.pass(now, SessionInput::Answered(call, reply), out);
+            }
+            Input::Claimed(call, claim) => {
+                self.pass(now, SessionInput::Claimed(call, claim), out);
             }
             Input::Tick if self.silent_until.is_some_and(|until| until <= now) => {
                 self.silent_until = None;

@@ -64,6 +64,7 @@ use bill::Bill;
 use changes::Changes;
 use connection::Connection;
 use fairness::Client;
+use front::nfs::Replays;
 use listener::ACCEPTED_MAX;
 use listener::Listener;
 use log::{Access, Log, News};
@@ -93,6 +94,17 @@ pub const CUT_TIME: Duration = Duration::from_secs(2);
 
 /// Number of files reserved for the process itself: reactor, libraries, recently fetched files.
 const FILES_KEPT: usize = 512;
+
+/// Share of the memory of clients for replies to NFS calls that may be sent again, and its maximum,
+/// bytes: some thousand replies, many times what a client has outstanding when it reconnects.
+const REPLAYS_PART: usize = 64;
+const REPLAYS_MAX: usize = 4 << 20;
+
+/// Returns the memory for replies to NFS calls, bytes.
+fn replays_max(config: &Config) -> usize {
+    let serves_nfs = config.ports.iter().any(|port| port.protocol == Protocol::Nfs);
+    if serves_nfs { (config.bytes_max / REPLAYS_PART).min(REPLAYS_MAX) } else { 0 }
+}
 
 /// Maximum number of queued messages for the operator; the oldest are dropped.
 const NEWS_MAX: usize = 256;
@@ -149,6 +161,8 @@ pub struct Node {
     alarms: BTreeSet<(Instant, usize)>,
     /// Admission control of memory and connections.
     admission: Admission,
+    /// Replies to NFS calls that clients may send again over another connection.
+    replays: Replays<connection::Origin>,
     stages: Stages,
     traffic: Traffic,
     changes: Changes,
@@ -220,7 +234,8 @@ impl Node {
             nfs: config.nfs.clone(),
             services: [].into(),
         };
-        let admission = Admission::new(config.bytes_max);
+        let replays_max = replays_max(&config);
+        let admission = Admission::new(config.bytes_max - replays_max);
         Node {
             phase,
             role: Role::Home(BTreeSet::new()),
@@ -238,6 +253,7 @@ impl Node {
             queue: fairness::Queue::default(),
             alarms: BTreeSet::new(),
             admission,
+            replays: Replays::new(replays_max),
             stages: Stages::default(),
             traffic: Traffic::default(),
             changes,
@@ -412,6 +428,7 @@ impl Automaton for Node {
     }
 
     fn check(&self) {
+        self.replays.check();
         assert!(self.messages.is_empty());
         // When there is one place left, each listener may be accepting connections.
         let places = self.config.connections_max + admission::LOCAL_PLACES;

@@ -300,6 +300,16 @@ impl Node {
                     self.traffic.call(name, is_done);
                     continue;
                 }
+                Output::Claim(call, key) => {
+                    let claim = self.replays.claim(self.connections[slot].origin(), key);
+                    let input = connection::Input::Claimed(call, claim);
+                    self.messages.push_back(Message::Connection(slot, input));
+                    continue;
+                }
+                Output::Settle(key, reply) => {
+                    self.replays.settle(self.connections[slot].origin(), key, reply);
+                    continue;
+                }
                 Output::Account(account) => {
                     self.traffic.respond(&account);
                     self.log_access(slot, account);

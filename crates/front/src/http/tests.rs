@@ -106,7 +106,9 @@ fn show(output: &Output) -> String {
         Output::Cancel(call) => format!("cancel {}", call.0),
         Output::Finish => "finish".to_string(),
         Output::Account(account) => format!("account {account:?}"),
-        Output::Replied(_) | Output::Called(..) => unreachable!("{output:?} of HTTP"),
+        Output::Replied(_) | Output::Called(..) | Output::Claim(..) | Output::Settle(..) => {
+            unreachable!("{output:?} of HTTP")
+        }
         Output::Hangup(reason) => format!("hang up: {reason}"),
     }
 }
@@ -273,6 +275,7 @@ fn on_the_wire(
                 }
                 Output::Close(_) | Output::Abandon(_) | Output::Finish => {}
                 Output::Replied(_) | Output::Called(..) | Output::Account(_) => {}
+                Output::Claim(..) | Output::Settle(..) => unreachable!("of NFS"),
                 other => panic!("{other:?}"),
             }
         }

@@ -4,6 +4,7 @@
 //! its [`Procedure`], a machine with a state for each reply that it waits for.
 
 use super::files::{Files, Pin};
+use super::replays::CallKey;
 use super::translate;
 use crate::{Export, Identity, Output};
 use base::{Access, Buf, Caller, Error, Instant, Kind, Stat};
@@ -16,6 +17,8 @@ pub(super) struct Call {
     pub(super) xid: u32,
     /// Name of the procedure.
     pub(super) name: &'static str,
+    /// Its claim, if it changes something and has begun.
+    pub(super) claim: Option<CallKey>,
     pub(super) caller: Caller,
     pub(super) procedure: Box<dyn Procedure>,
     /// Files of its handles, once their nodes are known.
@@ -39,7 +42,8 @@ impl Call {
         bytes: usize,
     ) -> Call {
         let (files, open, sync, awaits) = ([None; 2], None, None, Await::Procedure);
-        Call { xid, name, caller, procedure, files, open, sync, awaits, bytes }
+        let claim = None;
+        Call { xid, name, claim, caller, procedure, files, open, sync, awaits, bytes }
     }
 
     /// Returns the handle with this index.
@@ -52,8 +56,15 @@ impl Call {
         self.files[0].expect("its node is known")
     }
 
+    /// Returns whether it goes on without its client: perhaps it has changed something, and the
+    /// client will ask for its reply.
+    pub(super) fn goes_on(&self) -> bool {
+        self.claim.is_some() && self.awaits == Await::Procedure
+    }
+
     /// Gives the call up: its reply will be discarded.
     pub(super) fn give_up(&mut self, out: &mut Vec<Output>) {
+        out.extend(self.claim.take().map(|claim| Output::Settle(claim, None)));
         if let Await::Verify(_, node, _) = std::mem::replace(&mut self.awaits, Await::GivenUp) {
             out.push(Output::Release(node));
         }
@@ -63,6 +74,8 @@ impl Call {
 /// State of a call: the reply that it waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Await {
+    /// Waiting for the claim of the call.
+    Claim(CallKey),
     /// Waiting for the node of the handle with this index.
     Resolve(usize),
     /// Waiting for the node at the place where the file was found last.
@@ -91,6 +104,7 @@ impl Await {
     /// Returns its name for `/.upcall/`.
     pub(super) fn name(self) -> &'static str {
         match self {
+            Await::Claim(_) => "claim",
             Await::Resolve(_) => "resolve",
             Await::Walk(_) => "walk",
             Await::Verify(..) => "verify",

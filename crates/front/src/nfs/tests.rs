@@ -2,6 +2,7 @@
 
 mod listing;
 mod permissions;
+mod replays;
 
 use super::*;
 use crate::Nfs;
@@ -85,6 +86,7 @@ struct Lab {
     text: String,
     /// Pieces of replies.
     output: Vec<u8>,
+    replays: Replays<()>,
 }
 
 impl Lab {
@@ -95,13 +97,31 @@ impl Lab {
     fn with(limits: Limits) -> Lab {
         let session = Session::new(export(limits), Identity::Fixed(Caller::Server));
         let (sent, text, output) = (Vec::new(), String::new(), Vec::new());
-        Lab { session, now: Instant(1), sent, text, output }
+        Lab { session, now: Instant(1), sent, text, output, replays: Replays::new(4000) }
     }
 
-    fn step(&mut self, label: &str, input: Input) {
+    /// Performs a step, with the claims of its calls.
+    fn step_session(&mut self, input: Input) -> Vec<Output> {
         let mut out = Vec::new();
         self.session.step(self.now, input, &mut out);
         self.session.check();
+        let mut rest = Vec::new();
+        for output in out {
+            match output {
+                Output::Claim(call, key) => {
+                    let claim = self.replays.claim(&(), key);
+                    rest.extend(self.step_session(Input::Claimed(call, claim)));
+                }
+                Output::Settle(key, reply) => self.replays.settle(&(), key, reply),
+                other => rest.push(other),
+            }
+        }
+        self.replays.check();
+        rest
+    }
+
+    fn step(&mut self, label: &str, input: Input) {
+        let out = self.step_session(input);
         let mut shown = Vec::new();
         for output in out {
             match output {

@@ -101,7 +101,9 @@ fn show(output: &Output) -> String {
         Output::Abandon(open) => format!("abandon {}", open.0),
         Output::Finish => "finish".to_string(),
         Output::Replied(kind) => format!("replied {kind}"),
-        Output::Called(..) | Output::Account(_) => unreachable!("{output:?} of 9P"),
+        Output::Called(..) | Output::Claim(..) | Output::Settle(..) | Output::Account(_) => {
+            unreachable!("{output:?} of 9P")
+        }
         Output::Hangup(reason) => format!("hang up: {reason}"),
         Output::Send(bytes) => match wire::ninep::Rmessage::decode(bytes) {
             Ok((tag, Rmessage::Lerror { ecode })) => format!("Rlerror {tag} ({ecode})"),
@@ -689,6 +691,7 @@ impl Books {
                 Output::Cancel(call) => assert!(self.asked.contains_key(&call.0)),
                 Output::Send(_) | Output::Finish | Output::Hangup(_) => {}
                 Output::Replied(_) | Output::Called(..) | Output::Account(_) => {}
+                Output::Claim(..) | Output::Settle(..) => unreachable!("of NFS"),
             }
         }
     }

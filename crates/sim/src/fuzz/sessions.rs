@@ -8,6 +8,7 @@ use super::stub::Stub;
 use base::op::ReceiveBuf;
 use base::rng::Rng;
 use base::{Automaton, Caller, Error, Instant, Time};
+use front::nfs::Replays;
 use front::{CallId, Export, Identity, Input, Limits, Nfs, Output, Protocol, Session, Web};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,10 +17,14 @@ use tree::{Ask, NodeId};
 /// Bytes that a session may have requested and unsent beyond its limit: one request's worth.
 const BEYOND: usize = 4 << 20;
 
+/// Memory of the duplicate request cache, bytes.
+const REPLAYS_MAX: usize = 2000;
+
 struct Rig<'a> {
     rng: &'a mut Rng,
     session: Session,
     stub: Stub,
+    replays: Replays<()>,
     now: Instant,
     asked: Vec<(CallId, Ask)>,
     unsent: VecDeque<usize>,
@@ -95,6 +100,7 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
         rng,
         session,
         stub: Stub::default(),
+        replays: Replays::new(REPLAYS_MAX),
         now: Instant(1),
         asked: Vec::new(),
         unsent: VecDeque::new(),
@@ -177,6 +183,7 @@ impl Rig<'_> {
     fn step(&mut self, input: Input) {
         let mut out = Vec::new();
         self.session.step(self.now, input, &mut out);
+        let mut claims = Vec::new();
         for output in out {
             match output {
                 Output::Ask(call, request) => {
@@ -192,11 +199,15 @@ impl Rig<'_> {
                     assert!(wire::ninep::Rmessage::name_of(kind).is_some(), "type {kind}");
                 }
                 Output::Called(name, _) => assert!(!name.is_empty()),
+                Output::Claim(call, key) => claims.push((call, self.replays.claim(&(), key))),
+                Output::Settle(key, reply) => self.replays.settle(&(), key, reply),
                 Output::Account(account) => assert!((200..600).contains(&account.status)),
                 Output::Hangup(_) => self.hung_up = true,
             }
         }
+        claims.into_iter().for_each(|(call, claim)| self.step(Input::Claimed(call, claim)));
         self.session.check();
+        self.replays.check();
         let bytes = self.session.bytes();
         assert!(bytes <= self.limits.bytes + BEYOND, "{bytes} bytes are asked for or unsent");
     }
@@ -217,6 +228,7 @@ impl Rig<'_> {
             self.sent();
         }
         assert!(self.session.is_over(), "not over: {:?}", self.session);
+        assert!(self.replays.is_settled(), "each claim is settled");
         self.stub.expect_nothing_left();
     }
 }

@@ -193,6 +193,8 @@ impl RemoteServer {
                     front::Output::Finish
                     | front::Output::Replied(_)
                     | front::Output::Called(..)
+                    | front::Output::Claim(..)
+                    | front::Output::Settle(..)
                     | front::Output::Account(_) => continue,
                     front::Output::Hangup(why) => {
                         let expected = why == "the client left" || self.liar.is_some();

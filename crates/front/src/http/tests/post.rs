@@ -161,7 +161,10 @@ impl Books {
                 Output::Send(bytes) => self.unsent += bytes.len(),
                 Output::Abandon(_) => panic!("nothing is abandoned"),
                 Output::Finish | Output::Hangup(_) | Output::Account(_) => {}
-                Output::Replied(_) | Output::Called(..) => unreachable!("of HTTP"),
+                Output::Replied(_)
+                | Output::Called(..)
+                | Output::Claim(..)
+                | Output::Settle(..) => unreachable!("of HTTP"),
             }
         }
     }

@@ -194,8 +194,8 @@ fn an_existing_file_that_may_not_be_written_is_created_unless_it_is_truncated() 
         <- 0 Walked: ask 0 Open
         <- 0 Opened: ask 0 SetStat
         <- 0 Done: ask 0 Stat
-        lost: cancel 0, hang up: the client left, release 2
-        <- 0 Stat: close 9, release 2, release 1
+        lost: hang up: the client left, release 2
+        <- 0 Stat: ask 0 FileHandle
     "#]]
     .assert_eq(&lab.text);
 }
