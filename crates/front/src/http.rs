@@ -128,6 +128,8 @@ pub struct Session {
     /// Bytes of a buffer that is lent out for a receive.
     lent: usize,
     allowance: usize,
+    /// Maximum number of nodes and open files.
+    handles_max: usize,
     /// Maximum number of bytes of a file read at once.
     piece: usize,
 }
@@ -159,6 +161,7 @@ impl Session {
             unsent: 0,
             lent: 0,
             allowance,
+            handles_max: usize::MAX,
             piece: usize::MAX,
         }
     }

@@ -80,6 +80,8 @@ pub struct Session {
     unsent: usize,
     /// Memory that the node has left.
     room: Room,
+    /// Maximum number of nodes and open files.
+    handles_max: usize,
     /// Remaining calls that may be started in this turn.
     quota: usize,
     /// Whether calls remain for the next turn.
@@ -91,6 +93,7 @@ impl Session {
     pub fn new(export: Export, identity: Identity) -> Session {
         Session {
             state: State::Ready,
+            handles_max: export.limits.handles,
             export,
             identity,
             users: Users::default(),
@@ -119,6 +122,7 @@ impl Session {
 
     /// Sets the memory that the node has left.
     pub fn set_room(&mut self, room: Room) {
+        self.handles_max = room.handles_max(self.handles()).min(self.export.limits.handles);
         self.room = room;
         self.quota = self.quota.min(room.messages.max(1));
     }
@@ -216,11 +220,6 @@ impl Session {
     fn places_max(&self) -> usize {
         self.room.spare.saturating_sub(self.room.reserve * 4) / files::PLACE_SIZE
     }
-
-    /// Returns the maximum number of nodes and open files.
-    fn handles_max(&self) -> usize {
-        self.room.handles_max().min(self.export.limits.handles)
-    }
 }
 
 impl Automaton for Session {
@@ -235,7 +234,7 @@ impl Automaton for Session {
             self.quota = self.room.messages.max(1);
         }
         // A call needs a node and an open file.
-        let most = self.handles_max().saturating_sub(self.calls.len() + 2);
+        let most = self.handles_max.saturating_sub(self.calls.len() + 2);
         self.files.expire(now, most, out);
         self.files.forget_places(self.places_max(), out);
         match input {

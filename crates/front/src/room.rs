@@ -6,9 +6,13 @@ pub const SMALL_MAX: usize = 64 << 10;
 /// Number of nodes and open files that a client may hold in any case.
 pub const HANDLES_MIN: usize = 64;
 
-/// Ratio of a client's maximum number of handles to the free ones: a single client may have four
+/// Ratio of a connection's maximum number of handles to the free ones: a single one may have four
 /// fifths, as needed by a kernel that caches every file it has seen.
 const HANDLES_SHARE: usize = 4;
+
+/// The same ratio for all connections of a client, so that some handles are left to other clients
+/// however many connections it has.
+const CLIENT_SHARE: usize = 16;
 
 /// Memory and handles that the node has left, as of the last step. A connection may hold as much as
 /// is free (a dynamic threshold; Choudhury and Hahne, 1998), so that some is left however many
@@ -24,6 +28,8 @@ pub struct Room {
     pub is_first: bool,
     /// Free nodes and open files.
     pub handles: usize,
+    /// Nodes and open files that all connections of the client may have in addition.
+    pub client_handles: usize,
     /// Maximum number of messages started in a turn, which begins with received bytes or a tick:
     /// few while many connections have some.
     pub messages: usize,
@@ -39,13 +45,21 @@ impl Room {
         reserve: 0,
         is_first: true,
         handles: usize::MAX,
+        client_handles: usize::MAX,
         messages: usize::MAX,
         piece: usize::MAX,
     };
 
-    /// Returns the maximum number of nodes and open files of a connection.
-    pub fn handles_max(self) -> usize {
-        self.handles.saturating_mul(HANDLES_SHARE).max(HANDLES_MIN)
+    /// Returns the maximum number of nodes and open files of a connection that holds some.
+    pub fn handles_max(self, held: usize) -> usize {
+        let most = self.handles.saturating_mul(HANDLES_SHARE).max(HANDLES_MIN);
+        most.min(held.saturating_add(self.client_handles))
+    }
+
+    /// Returns the number of nodes and open files that a client may have in addition, given the
+    /// free ones and those that its connections hold.
+    pub fn client_handles(free: usize, held: usize) -> usize {
+        free.saturating_mul(CLIENT_SHARE).max(HANDLES_MIN).saturating_sub(held)
     }
 
     /// Returns whether a connection that holds some bytes may hold more.
@@ -100,13 +114,30 @@ mod tests {
             let handles = max - held.iter().sum::<usize>();
             let room = Room { handles, ..Room::ALL };
             let held = &mut held[step % 500];
-            if *held < room.handles_max() {
+            if *held < room.handles_max(*held) {
                 *held += 1;
             }
         }
         let handles = max - held.iter().sum::<usize>();
         assert!(handles >= max / 2002, "{handles}");
-        assert_eq!(Room { handles: 0, ..Room::ALL }.handles_max(), HANDLES_MIN);
+        assert_eq!(Room { handles: 0, ..Room::ALL }.handles_max(0), HANDLES_MIN);
+    }
+
+    #[test]
+    fn a_client_with_many_connections_leaves_files_to_others() {
+        let (max, mut all, mut held) = (20_000, 0, [0; 10_000]);
+        for step in 0..100_000 {
+            let client_handles = Room::client_handles(max - all, all);
+            let room = Room { handles: max - all, client_handles, ..Room::ALL };
+            let held = &mut held[step % 10_000];
+            if *held < room.handles_max(*held) {
+                (*held, all) = (*held + 1, all + 1);
+            }
+        }
+        assert_eq!(max - all, max / (CLIENT_SHARE + 1));
+        let others = Room::client_handles(max - all, 0);
+        assert!(others >= max / 2, "another client has files at once: {others}");
+        assert_eq!(Room::client_handles(0, 60), 4, "a few in any case");
     }
 
     #[test]

@@ -7,8 +7,8 @@
 //! occupies by not sending the rest of a message, or by not receiving responses, is reclaimed while
 //! others wait for it: such connections are closed, the largest first.
 //!
-//! *Files.* Nodes and open files are shared in the same way; each client may hold a few in any
-//! case.
+//! *Files.* Nodes and open files are shared in the same way, among connections and among clients;
+//! each client may hold a few in any case.
 //!
 //! *Connections.* At the maximum number of connections, some are closed that lose nothing by it and
 //! that have received nothing for a second. If there is none, nor will be within a second, and one
@@ -18,11 +18,13 @@
 //! local clients, so that the operator can always connect.
 //!
 //! *Nodes and open files.* A connection may hold a multiple of the free ones, and a few in any
-//! case, so that many connections can exhaust them. Then connections of the client with the most
-//! are closed, the largest first.
+//! case; all connections of a client together may hold a larger multiple, so that some are left to
+//! other clients. When a client with little has its share, or all are in use, connections of the
+//! client with the most are closed, the largest first.
 
+use crate::connection::Origin;
 use base::Instant;
-use front::{Room, SMALL_MAX};
+use front::{HANDLES_MIN, Room, SMALL_MAX};
 use std::collections::BTreeMap;
 use std::mem;
 use std::time::Duration;
@@ -83,6 +85,10 @@ pub(crate) struct Admission {
     /// Maximum number of nodes and open files of clients, and present number.
     handles_max: usize,
     handles: usize,
+    /// Number of nodes and open files of each client.
+    client_handles: BTreeMap<Origin, usize>,
+    /// Whether a connection with few lacks some, because its client has its share.
+    any_lacks: bool,
     /// Connections waiting for memory, in order of arrival.
     waiting: BTreeMap<u64, usize>,
     numbers: BTreeMap<usize, u64>,
@@ -115,6 +121,8 @@ impl Admission {
             bytes: 0,
             handles_max: usize::MAX,
             handles: 0,
+            client_handles: BTreeMap::new(),
+            any_lacks: false,
             waiting,
             numbers,
             next: 0,
@@ -151,10 +159,27 @@ impl Admission {
         self.handles >= self.handles_max
     }
 
-    /// Updates the number of nodes and open files of a connection.
-    pub(crate) fn count_handles(&mut self, before: usize, after: usize) {
-        assert!(before <= self.handles, "what a connection holds is counted");
-        self.handles = self.handles - before + after;
+    /// Updates the number of nodes and open files of a connection of a client.
+    pub(crate) fn count_handles(&mut self, origin: Origin, before: usize, after: usize) {
+        if before != after {
+            assert!(before <= self.handles, "what a connection holds is counted");
+            self.handles = self.handles - before + after;
+            let held = self.client_handles.entry(origin).or_default();
+            assert!(before <= *held, "what a client holds is counted");
+            *held = *held - before + after;
+            if *held == 0 {
+                self.client_handles.remove(&origin);
+            }
+        }
+        if after < HANDLES_MIN && self.client_handles(&origin) < HANDLES_FEW {
+            self.any_lacks = true;
+        }
+    }
+
+    /// Returns the number of nodes and open files that a client may have in addition.
+    fn client_handles(&self, origin: &Origin) -> usize {
+        let held = self.client_handles.get(origin).copied().unwrap_or_default();
+        Room::client_handles(self.handles_max.saturating_sub(self.handles), held)
     }
 
     /// Returns the number of connections that wait for memory.
@@ -186,13 +211,14 @@ impl Admission {
     }
 
     /// Returns the memory and handles left for a connection.
-    pub(crate) fn room(&self, slot: usize) -> Room {
+    pub(crate) fn room(&self, slot: usize, origin: &Origin) -> Room {
         let first = self.waiting.first_key_value().map(|(_, first)| *first);
         Room {
             spare: self.bytes_max.saturating_sub(self.bytes),
             reserve: self.bytes_max / 8,
             is_first: self.bytes == 0 || self.turn.or(first) == Some(slot),
             handles: self.handles_max.saturating_sub(self.handles),
+            client_handles: self.client_handles(origin),
             messages: self.messages,
             piece: (PIECES_BYTES / self.senders.count().max(1)).max(PIECE_MIN),
         }
@@ -276,9 +302,17 @@ impl Admission {
         if fed { Some(Instant(0)) } else { self.look_at.into_iter().chain(turn).min() }
     }
 
-    /// Returns the time of the next search for connections that hold handles, if none are left.
+    /// Returns the time of the next search for connections that hold handles, if any are missing.
     pub(crate) fn handles_at(&self) -> Option<Instant> {
-        self.lacks_handles().then_some(self.for_handles.at)
+        (self.any_lacks || self.lacks_handles()).then_some(self.for_handles.at)
+    }
+
+    /// Returns whether the search for handles is due.
+    pub(crate) fn is_time_for_handles(&mut self, now: Instant) -> bool {
+        let wanted = self.any_lacks || self.lacks_handles();
+        let due = wanted && self.for_handles.is_due(now);
+        self.any_lacks &= !due;
+        due
     }
 
     /// Returns whether the search for memory is due.
@@ -322,6 +356,7 @@ impl Admission {
             "numbers are given in order"
         );
         assert!(self.turn.is_some() || self.turn_until.is_none(), "only a turn has an end");
+        assert_eq!(self.handles, self.client_handles.values().sum::<usize>());
         self.senders.check();
     }
 }
@@ -430,33 +465,41 @@ mod tests {
     fn turns_are_given_one_at_a_time_and_end() {
         let at = |millis: u64| Instant(millis * 1_000_000);
         let mut books = Admission::new(ALL);
-        assert!(books.room(1).is_first && books.room(1).spare == ALL);
+        assert!(
+            books.room(1, &Origin::Loopback).is_first
+                && books.room(1, &Origin::Loopback).spare == ALL
+        );
         books.count(9, 0, ALL);
-        assert!(!books.room(1).is_first && books.room(1).spare == 0);
+        assert!(
+            !books.room(1, &Origin::Loopback).is_first
+                && books.room(1, &Origin::Loopback).spare == 0
+        );
         books.set_waiting(2, true, 0);
         books.set_waiting(1, true, 0);
         assert_eq!(books.deadline(), Some(Instant(0)), "it is told");
-        assert!(books.room(2).is_first && !books.room(1).is_first);
+        assert!(
+            books.room(2, &Origin::Loopback).is_first && !books.room(1, &Origin::Loopback).is_first
+        );
         assert_eq!(books.feed(), [2, 1]);
         books.end_turn(at(0));
         assert!(books.feed().is_empty(), "nothing has changed since");
         books.count(2, 0, ALL / 4);
         books.set_waiting(2, false, ALL / 4);
         books.end_turn(at(0));
-        assert!(!books.room(1).is_first, "one at a time");
+        assert!(!books.room(1, &Origin::Loopback).is_first, "one at a time");
         // Its turn ends although it keeps its memory.
         books.end_turn(at(600));
-        assert!(books.room(1).is_first);
+        assert!(books.room(1, &Origin::Loopback).is_first);
         assert_eq!(books.feed(), [1]);
         books.count(1, 0, ALL / 4);
         books.set_waiting(1, false, ALL / 4);
         books.set_waiting(3, true, 0);
-        assert!(!books.room(3).is_first);
+        assert!(!books.room(3, &Origin::Loopback).is_first);
         books.count(1, ALL / 4, 10);
-        assert!(books.room(3).is_first, "the one before holds little");
+        assert!(books.room(3, &Origin::Loopback).is_first, "the one before holds little");
         books.set_waiting(3, false, 10);
         books.set_waiting(4, true, 0);
-        assert!(books.room(4).is_first, "the one before took no turn");
+        assert!(books.room(4, &Origin::Loopback).is_first, "the one before took no turn");
         books.check();
     }
 
@@ -464,25 +507,25 @@ mod tests {
     fn connections_that_send_large_answers_share_the_bytes_of_pieces() {
         let at = |millis: u64| Instant(millis * 1_000_000);
         let mut books = Admission::new(64 << 20);
-        let whole = books.room(0).piece;
+        let whole = books.room(0, &Origin::Loopback).piece;
         assert_eq!(whole, PIECES_BYTES);
         (0..40).for_each(|slot| books.note_send(at(0), slot, LARGE));
-        assert_eq!(books.room(0).piece, whole / 40);
+        assert_eq!(books.room(0, &Origin::Loopback).piece, whole / 40);
         // A connection that sends little or receives much does not count, and one that sends again
         // counts once.
         books.count(100, 0, 4 * LARGE);
         books.note_send(at(0), 0, 4 * LARGE);
         books.note_send(at(0), 101, LARGE - 1);
-        assert_eq!(books.room(100).piece, whole / 40);
+        assert_eq!(books.room(100, &Origin::Loopback).piece, whole / 40);
         // All hold as much as before, but only some clients receive it.
         (0..10).for_each(|slot| books.note_send(at(200), slot, LARGE));
-        assert_eq!(books.room(0).piece, whole / 40);
+        assert_eq!(books.room(0, &Origin::Loopback).piece, whole / 40);
         (0..10).for_each(|slot| books.note_send(at(400), slot, LARGE));
-        assert_eq!(books.room(0).piece, whole / 10);
+        assert_eq!(books.room(0, &Origin::Loopback).piece, whole / 10);
         books.note_send(at(1_000), 5, LARGE);
-        assert_eq!(books.room(5).piece, whole);
+        assert_eq!(books.room(5, &Origin::Loopback).piece, whole);
         (0..1000).for_each(|slot| books.note_send(at(1_200), slot, LARGE));
-        assert_eq!(books.room(0).piece, PIECE_MIN);
+        assert_eq!(books.room(0, &Origin::Loopback).piece, PIECE_MIN);
         books.check();
     }
 
@@ -497,10 +540,10 @@ mod tests {
         // waits.
         let little = 4 * ALL - ALL / 2 - ALL / 4;
         books.count(9, 4 * ALL, little);
-        assert!(!books.room(1).fits(0, ALL / 2));
+        assert!(!books.room(1, &Origin::Loopback).fits(0, ALL / 2));
         assert_eq!(books.choose(vec![(half, 1)]), [1]);
         books.count(9, little, 3 * ALL);
-        assert!(books.room(1).fits(0, ALL / 2));
+        assert!(books.room(1, &Origin::Loopback).fits(0, ALL / 2));
         assert!(books.choose(vec![(half, 1)]).is_empty(), "there is room");
         assert_eq!(books.ended(), 3);
     }

@@ -269,10 +269,10 @@ impl Node {
         let mut out = mem::take(&mut self.scratch.connections);
         let connection = &mut self.connections[slot];
         let (before, handles) = (connection.bytes(), connection.handles());
-        connection.set_room(self.admission.room(slot));
+        connection.set_room(self.admission.room(slot, connection.origin()));
         connection.step(now, input, &mut out);
         self.admission.count(slot, before, connection.bytes());
-        self.admission.count_handles(handles, connection.handles());
+        self.admission.count_handles(*connection.origin(), handles, connection.handles());
         if !mem::replace(&mut connection.is_marked, true) {
             self.busy.push(slot);
         }
@@ -473,13 +473,12 @@ impl Node {
         self.route(now, ops);
     }
 
-    /// Closes connections of a client with many nodes and open files, if the only free ones are
-    /// those reserved for requests in progress, until an eighth is free: the largest first, among
-    /// those that have received nothing for a while, then among the others. The former with few,
-    /// and slow ones with no more than each may always have, come last.
+    /// Closes connections of the client with most nodes and open files, if the only free ones are
+    /// those reserved for other clients or for requests in progress, until an eighth is free: the
+    /// largest first, among those that have received nothing for a while, then among the others.
+    /// The former with few, and slow ones with no more than each may always have, come last.
     fn make_handles(&mut self, now: Instant, ops: &mut Vec<Op>) {
-        let full = self.admission.lacks_handles();
-        if !full || !self.is_running() || !self.admission.for_handles.is_due(now) {
+        if !self.is_running() || !self.admission.is_time_for_handles(now) {
             return;
         }
         let share = self.handles_share();
@@ -522,7 +521,8 @@ impl Node {
         for slot in mem::take(&mut self.busy) {
             let connection = &mut self.connections[slot];
             connection.is_marked = false;
-            let (before, room) = (connection.bytes(), self.admission.room(slot));
+            let room = self.admission.room(slot, connection.origin());
+            let before = connection.bytes();
             let under_way = connection.sending();
             let lacks_room = connection.leave(now, room, ops);
             self.admission.count(slot, before, connection.bytes());
@@ -563,7 +563,7 @@ impl Node {
         }
         self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);
-        self.admission.count_handles(connection.handles(), 0);
+        self.admission.count_handles(*connection.origin(), connection.handles(), 0);
         ops.push(Op::CloseSocket { socket: connection.socket() });
     }
 

@@ -3,7 +3,7 @@
 //! Each kind is a file with one type that implements [`Exchange`]. To add a method, add such a file
 //! and its arm in [`Context::begin`].
 
-use super::answer::{Head, allowed};
+use super::answer::{Head, allowed, status};
 use super::delete::Delete;
 use super::get::Fetch;
 use super::listen::{self, Listen};
@@ -134,6 +134,11 @@ impl Context<'_> {
         let web = &self.session.export.web;
         if let Err(refusal) = guard::check(&request, self.session.local, &web.hosts) {
             return self.refuse(refusal);
+        }
+        if !self.session.lets_hold(&request) {
+            let refusal = status(Error::TooManyOpen);
+            let has_body = request.body != Body::None;
+            return if has_body { self.refuse(refusal) } else { self.fail(refusal) };
         }
         let writes = web.write;
         if self.session.last_byte_came && self.needs_client(&request) {

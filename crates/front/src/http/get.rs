@@ -3,6 +3,7 @@
 use super::answer::{Head, content_type, etag, status};
 use super::exchange::{Context, Exchange, Stay};
 use super::listing::Listing;
+use super::room::HANDLES;
 use super::transfer::{Part, Transfer, frame};
 use super::{CALL, FETCH_MAX, HEADROOM, State};
 use crate::CallId;
@@ -52,7 +53,7 @@ impl Exchange for Fetch {
 
     /// With the directory of an index page, or the target of a link, also opened.
     fn handles(&self) -> usize {
-        4
+        HANDLES
     }
 }
 

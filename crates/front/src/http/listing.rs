@@ -8,6 +8,7 @@
 use super::answer::Head;
 use super::exchange::{AHEAD, Context, Exchange, Stay};
 use super::get::safe;
+use super::room::HANDLES;
 use super::{CALL, State};
 use crate::CallId;
 use base::op::{Detail, Entry};
@@ -367,7 +368,7 @@ impl Exchange for Listing {
 
     /// With the target of a link, also opened.
     fn handles(&self) -> usize {
-        4
+        HANDLES
     }
 
     fn gathered(&self) -> usize {

@@ -13,6 +13,7 @@
 use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::body::{PIECE, Remaining};
 use super::exchange::{Context, Exchange, Stay};
+use super::room::HANDLES;
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
 use crate::CallId;
 use base::op::{ReceiveBuf, Replacement};
@@ -246,7 +247,7 @@ impl Exchange for Put {
 
     /// With the file and its directory, both also opened.
     fn handles(&self) -> usize {
-        4
+        HANDLES
     }
 
     fn check(&self, asked: usize) {

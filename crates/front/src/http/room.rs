@@ -2,9 +2,13 @@
 
 use super::{Exchange, Session, State};
 use crate::Room;
+use wire::http::{Method, Request};
 
 /// Limit of the connection that may proceed although no memory is left, bytes.
 const FIRST_BYTES: usize = 1 << 20;
+
+/// Maximum number of nodes and open files of one request.
+pub(super) const HANDLES: usize = 4;
 
 /// Size of a request head that counts as an additional request, bytes.
 const LONG_REQUEST: usize = 1024;
@@ -20,9 +24,15 @@ impl Session {
     pub fn set_room(&mut self, room: Room) {
         let first = if room.is_first { FIRST_BYTES } else { 0 };
         self.set_allowance(room.spare.max(first).min(self.export.limits.bytes));
+        self.handles_max = room.handles_max(self.handles());
         self.messages = room.messages.max(1);
         self.piece = room.piece;
         self.quota = self.quota.min(self.messages);
+    }
+
+    /// Returns whether the client may have the nodes and open files that a request needs.
+    pub(super) fn lets_hold(&self, request: &Request) -> bool {
+        request.method == Method::Options || self.handles() + HANDLES <= self.handles_max
     }
 
     /// Returns whether a request waits for memory alone: never, because a response proceeds in

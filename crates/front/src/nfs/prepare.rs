@@ -16,7 +16,7 @@ impl Session {
                 call.files[index] = Some(pin);
                 continue;
             }
-            if self.handles() >= self.handles_max() {
+            if self.handles() >= self.handles_max {
                 return self.fail(now, call, Error::TooManyOpen, out);
             }
             if let Some((from, names)) = self.files.way(&handle) {
@@ -35,7 +35,7 @@ impl Session {
                 if let Err(error) = expect_openable(self.files.kind(pin), access.write) {
                     return self.fail(now, call, error, out);
                 }
-                if self.handles() >= self.handles_max() {
+                if self.handles() >= self.handles_max {
                     return self.fail(now, call, Error::TooManyOpen, out);
                 }
                 let node = self.files.node(pin);

@@ -5,6 +5,7 @@ use crate::ninep::Client;
 use crate::server::{BINARY, Scratch, Server, get};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 /// Memory for all connections, MiB.
@@ -155,10 +156,8 @@ fn a_client_with_open_files_on_most_connections_does_not_keep_others_out() {
     assert_eq!(server.end(), Some(0));
 }
 
-/// Each connection may always hold 64 nodes and open files. Many connections could hold all.
-#[test]
-fn handles_of_many_connections_give_way_to_newcomers() {
-    let dir = Scratch::new("handles");
+/// Starts a server with 2,000 open files; `args`: more arguments.
+fn start_with_few_files(dir: &Scratch, args: &[&str]) -> Server {
     std::fs::write(dir.path().join("small"), "well\n").unwrap();
     let mut command = Command::new("sh");
     // Root could raise the limit again.
@@ -166,8 +165,15 @@ fn handles_of_many_connections_give_way_to_newcomers() {
                    then exec setpriv --bounding-set=-sys_resource --inh-caps=-sys_resource \"$@\"; \
                    else exec \"$@\"; fi";
     let ports = ["--9p", "127.0.0.1:0", "--http", "127.0.0.1:0"];
-    command.args(["-c", limited, "sh", BINARY, "serve"]).arg(dir.path()).args(ports);
-    let server = Server::run(&mut command);
+    command.args(["-c", limited, "sh", BINARY, "serve"]).arg(dir.path()).args(ports).args(args);
+    Server::run(&mut command)
+}
+
+/// Each connection may hold 64 nodes and open files. Many connections could hold all.
+#[test]
+fn handles_of_many_connections_give_way_to_newcomers() {
+    let dir = Scratch::new("handles");
+    let server = start_with_few_files(&dir, &[]);
     let mut crowd: Vec<Client> = (0..60).map(|_| Client::connect(server.ninep())).collect();
     let opened: usize = crowd.iter_mut().map(|it| it.hold("/small", 40)).sum();
     assert!(opened > 400, "{opened} files were opened: they do not use up anything");
@@ -177,5 +183,38 @@ fn handles_of_many_connections_give_way_to_newcomers() {
     assert_eq!(read.unwrap(), b"well\n");
     expect_served(&server);
     drop(crowd);
+    assert_eq!(server.end(), Some(0));
+}
+
+/// A client's unfinished uploads leave open files to other clients, from the first moment on.
+#[test]
+fn unfinished_uploads_leave_open_files_to_other_clients() {
+    let dir = Scratch::new("uploads");
+    let sockets = Scratch::new("sockets");
+    let path = sockets.path().join("http");
+    let http = format!("unix:{}", path.display());
+    let server = start_with_few_files(&dir, &["--http-write", "--http", &http]);
+    let begin = |number| {
+        let mut stream = TcpStream::connect(server.http()).unwrap();
+        let head = format!(
+            "PUT /{number} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\
+             Expect: 100-continue\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut first = [0; 12];
+        stream.read_exact(&mut first).unwrap();
+        (stream, first.ends_with(b"100"))
+    };
+    let uploads: Vec<(TcpStream, bool)> = (0..600).map(begin).collect();
+    let begun = uploads.iter().filter(|(_, is_begun)| *is_begun).count();
+    assert!(begun > 100 && begun < uploads.len(), "{begun} uploads were begun");
+    for _ in 0..20 {
+        let mut other = UnixStream::connect(&path).unwrap();
+        other.write_all(b"GET /small HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        other.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    drop(uploads);
     assert_eq!(server.end(), Some(0));
 }

@@ -1,6 +1,8 @@
 //! Limits of memory and work of a session, and responses whose outcome differs from their start.
 
 use super::*;
+use crate::Room;
+use crate::http::room::HANDLES;
 
 fn entries(from: u64, count: u64) -> Vec<base::op::Entry> {
     let entry = |number: u64| base::op::Entry {
@@ -254,8 +256,31 @@ fn only_a_whole_authority_names_this_host() {
 fn a_long_path_counts_as_several_requests_of_a_turn() {
     for (length, left) in [(10, 7), (3000, 5)] {
         let mut lab = Lab::new();
-        lab.session.set_room(crate::Room { messages: 8, ..crate::Room::ALL });
+        lab.session.set_room(Room { messages: 8, ..Room::ALL });
         lab.say(&format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "d/".repeat(length / 2)));
         assert_eq!(lab.session.quota, left, "{length} bytes");
     }
+}
+
+#[test]
+fn a_request_needs_room_for_its_nodes_and_open_files() {
+    let mut lab = Lab::new();
+    let room = |client_handles| Room { client_handles, ..Room::ALL };
+    lab.session.set_room(room(HANDLES - 1));
+    lab.get("");
+    lab.say("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.session.set_room(room(HANDLES));
+    lab.get("");
+    assert_eq!(lab.session.handles(), HANDLES);
+    lab.answer(fetched(3, 3, None));
+    lab.session.set_room(room(HANDLES - 1));
+    lab.say("PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n");
+    expect![[r#"
+        GET /f HTTP/1.1: say "503 Service Unavailable" +35
+        OPTIONS * HTTP/1.1: say "204 No Content" +0
+        GET /f HTTP/1.1: ask 0 Fetch
+        <- Fetched: say "200 OK" +3
+        PUT /f HTTP/1.1: say "503 Service Unavailable" +35, finish
+    "#]]
+    .assert_eq(&lab.text);
 }
