@@ -107,6 +107,20 @@ impl ReceiveBuf {
 /// [`Op::Path`].
 pub const NOBODY: u32 = u32::MAX;
 
+/// Client that an operation is accounted to: a connection, or what the node groups connections by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ClientKey(pub u64);
+
+impl ClientKey {
+    /// No client, as [`NOBODY`].
+    pub const NOBODY: ClientKey = ClientKey::of_asker(NOBODY);
+
+    /// Returns the key of a single connection.
+    pub const fn of_asker(asker: u32) -> ClientKey {
+        ClientKey(asker as u64)
+    }
+}
+
 /// An operation.
 #[derive(Debug)]
 pub enum Op {
@@ -248,10 +262,13 @@ pub enum Op {
         /// The operation.
         op: PathOp,
     },
-    /// Close a file or handle. Nothing may be outstanding on it.
+    /// Close a file or handle. Nothing may be outstanding on it. It does not complete; if it may
+    /// take long, [`Done::Closing`] reports when its descriptor is free.
     CloseFile {
         /// The file or handle.
         file: File,
+        /// The client whose file it was: clients with waiting closes are served round robin.
+        client: ClientKey,
     },
     /// Try to end an operation early. It completes nevertheless, perhaps with `Cancelled`.
     Cancel {
@@ -708,6 +725,14 @@ pub enum Done {
     Synced(Result<(), Error>),
     /// Result of a path operation.
     Path(Result<PathDone, Error>),
+    /// A close of a file of this client takes long, so a thread does it (`begins`), and its end.
+    /// Meanwhile its descriptor is in use. Unsolicited.
+    Closing {
+        /// The client.
+        client: ClientKey,
+        /// Whether this is the beginning.
+        begins: bool,
+    },
     /// Termination was requested by a signal; unsolicited, each time it happens.
     Stop,
     /// File systems and services that do not respond; unsolicited, each time that the list

@@ -22,8 +22,8 @@
 //! other clients. When a client with little has its share, or all are in use, connections of the
 //! client with the most are closed, the largest first.
 
-use crate::connection::Origin;
 use base::Instant;
+use base::op::ClientKey;
 use front::{HANDLES_MIN, Room, SMALL_MAX};
 use std::collections::BTreeMap;
 use std::mem;
@@ -86,7 +86,9 @@ pub(crate) struct Admission {
     handles_max: usize,
     handles: usize,
     /// Number of nodes and open files of each client.
-    client_handles: BTreeMap<Origin, usize>,
+    client_handles: BTreeMap<ClientKey, usize>,
+    /// Number of files of clients that are being closed, included above.
+    closing: usize,
     /// Whether a connection with few lacks some, because its client has its share.
     any_lacks: bool,
     /// Connections waiting for memory, in order of arrival.
@@ -122,6 +124,7 @@ impl Admission {
             handles_max: usize::MAX,
             handles: 0,
             client_handles: BTreeMap::new(),
+            closing: 0,
             any_lacks: false,
             waiting,
             numbers,
@@ -160,25 +163,40 @@ impl Admission {
     }
 
     /// Updates the number of nodes and open files of a connection of a client.
-    pub(crate) fn count_handles(&mut self, origin: Origin, before: usize, after: usize) {
+    pub(crate) fn count_handles(&mut self, client: ClientKey, before: usize, after: usize) {
         if before != after {
-            assert!(before <= self.handles, "what a connection holds is counted");
-            self.handles = self.handles - before + after;
-            let held = self.client_handles.entry(origin).or_default();
-            assert!(before <= *held, "what a client holds is counted");
-            *held = *held - before + after;
-            if *held == 0 {
-                self.client_handles.remove(&origin);
-            }
+            self.change_handles(client, before, after);
         }
-        if after < HANDLES_MIN && self.client_handles(&origin) < HANDLES_FEW {
+        if after < HANDLES_MIN && self.client_handles(client) < HANDLES_FEW {
             self.any_lacks = true;
         }
     }
 
+    /// Updates the number of files of a client that are being closed.
+    pub(crate) fn count_closing(&mut self, client: ClientKey, before: usize, after: usize) {
+        self.closing = self.closing - before + after;
+        self.change_handles(client, before, after);
+    }
+
+    /// Returns the number of files of clients that are being closed.
+    pub(crate) fn closing(&self) -> usize {
+        self.closing
+    }
+
+    fn change_handles(&mut self, client: ClientKey, before: usize, after: usize) {
+        assert!(before <= self.handles, "what a connection holds is counted");
+        self.handles = self.handles - before + after;
+        let held = self.client_handles.entry(client).or_default();
+        assert!(before <= *held, "what a client holds is counted");
+        *held = *held - before + after;
+        if *held == 0 {
+            self.client_handles.remove(&client);
+        }
+    }
+
     /// Returns the number of nodes and open files that a client may have in addition.
-    fn client_handles(&self, origin: &Origin) -> usize {
-        let held = self.client_handles.get(origin).copied().unwrap_or_default();
+    fn client_handles(&self, client: ClientKey) -> usize {
+        let held = self.client_handles.get(&client).copied().unwrap_or_default();
         Room::client_handles(self.handles_max.saturating_sub(self.handles), held)
     }
 
@@ -211,14 +229,14 @@ impl Admission {
     }
 
     /// Returns the memory and handles left for a connection.
-    pub(crate) fn room(&self, slot: usize, origin: &Origin) -> Room {
+    pub(crate) fn room(&self, slot: usize, client: ClientKey) -> Room {
         let first = self.waiting.first_key_value().map(|(_, first)| *first);
         Room {
             spare: self.bytes_max.saturating_sub(self.bytes),
             reserve: self.bytes_max / 8,
             is_first: self.bytes == 0 || self.turn.or(first) == Some(slot),
             handles: self.handles_max.saturating_sub(self.handles),
-            client_handles: self.client_handles(origin),
+            client_handles: self.client_handles(client),
             messages: self.messages,
             piece: (PIECES_BYTES / self.senders.count().max(1)).max(PIECE_MIN),
         }
@@ -460,46 +478,39 @@ mod tests {
     use super::*;
 
     const ALL: usize = 1 << 20;
+    const ONE: ClientKey = ClientKey(1);
 
     #[test]
     fn turns_are_given_one_at_a_time_and_end() {
         let at = |millis: u64| Instant(millis * 1_000_000);
         let mut books = Admission::new(ALL);
-        assert!(
-            books.room(1, &Origin::Loopback).is_first
-                && books.room(1, &Origin::Loopback).spare == ALL
-        );
+        assert!(books.room(1, ONE).is_first && books.room(1, ONE).spare == ALL);
         books.count(9, 0, ALL);
-        assert!(
-            !books.room(1, &Origin::Loopback).is_first
-                && books.room(1, &Origin::Loopback).spare == 0
-        );
+        assert!(!books.room(1, ONE).is_first && books.room(1, ONE).spare == 0);
         books.set_waiting(2, true, 0);
         books.set_waiting(1, true, 0);
         assert_eq!(books.deadline(), Some(Instant(0)), "it is told");
-        assert!(
-            books.room(2, &Origin::Loopback).is_first && !books.room(1, &Origin::Loopback).is_first
-        );
+        assert!(books.room(2, ONE).is_first && !books.room(1, ONE).is_first);
         assert_eq!(books.feed(), [2, 1]);
         books.end_turn(at(0));
         assert!(books.feed().is_empty(), "nothing has changed since");
         books.count(2, 0, ALL / 4);
         books.set_waiting(2, false, ALL / 4);
         books.end_turn(at(0));
-        assert!(!books.room(1, &Origin::Loopback).is_first, "one at a time");
+        assert!(!books.room(1, ONE).is_first, "one at a time");
         // Its turn ends although it keeps its memory.
         books.end_turn(at(600));
-        assert!(books.room(1, &Origin::Loopback).is_first);
+        assert!(books.room(1, ONE).is_first);
         assert_eq!(books.feed(), [1]);
         books.count(1, 0, ALL / 4);
         books.set_waiting(1, false, ALL / 4);
         books.set_waiting(3, true, 0);
-        assert!(!books.room(3, &Origin::Loopback).is_first);
+        assert!(!books.room(3, ONE).is_first);
         books.count(1, ALL / 4, 10);
-        assert!(books.room(3, &Origin::Loopback).is_first, "the one before holds little");
+        assert!(books.room(3, ONE).is_first, "the one before holds little");
         books.set_waiting(3, false, 10);
         books.set_waiting(4, true, 0);
-        assert!(books.room(4, &Origin::Loopback).is_first, "the one before took no turn");
+        assert!(books.room(4, ONE).is_first, "the one before took no turn");
         books.check();
     }
 
@@ -507,25 +518,25 @@ mod tests {
     fn connections_that_send_large_answers_share_the_bytes_of_pieces() {
         let at = |millis: u64| Instant(millis * 1_000_000);
         let mut books = Admission::new(64 << 20);
-        let whole = books.room(0, &Origin::Loopback).piece;
+        let whole = books.room(0, ONE).piece;
         assert_eq!(whole, PIECES_BYTES);
         (0..40).for_each(|slot| books.note_send(at(0), slot, LARGE));
-        assert_eq!(books.room(0, &Origin::Loopback).piece, whole / 40);
+        assert_eq!(books.room(0, ONE).piece, whole / 40);
         // A connection that sends little or receives much does not count, and one that sends again
         // counts once.
         books.count(100, 0, 4 * LARGE);
         books.note_send(at(0), 0, 4 * LARGE);
         books.note_send(at(0), 101, LARGE - 1);
-        assert_eq!(books.room(100, &Origin::Loopback).piece, whole / 40);
+        assert_eq!(books.room(100, ONE).piece, whole / 40);
         // All hold as much as before, but only some clients receive it.
         (0..10).for_each(|slot| books.note_send(at(200), slot, LARGE));
-        assert_eq!(books.room(0, &Origin::Loopback).piece, whole / 40);
+        assert_eq!(books.room(0, ONE).piece, whole / 40);
         (0..10).for_each(|slot| books.note_send(at(400), slot, LARGE));
-        assert_eq!(books.room(0, &Origin::Loopback).piece, whole / 10);
+        assert_eq!(books.room(0, ONE).piece, whole / 10);
         books.note_send(at(1_000), 5, LARGE);
-        assert_eq!(books.room(5, &Origin::Loopback).piece, whole);
+        assert_eq!(books.room(5, ONE).piece, whole);
         (0..1000).for_each(|slot| books.note_send(at(1_200), slot, LARGE));
-        assert_eq!(books.room(0, &Origin::Loopback).piece, PIECE_MIN);
+        assert_eq!(books.room(0, ONE).piece, PIECE_MIN);
         books.check();
     }
 
@@ -540,10 +551,10 @@ mod tests {
         // waits.
         let little = 4 * ALL - ALL / 2 - ALL / 4;
         books.count(9, 4 * ALL, little);
-        assert!(!books.room(1, &Origin::Loopback).fits(0, ALL / 2));
+        assert!(!books.room(1, ONE).fits(0, ALL / 2));
         assert_eq!(books.choose(vec![(half, 1)]), [1]);
         books.count(9, little, 3 * ALL);
-        assert!(books.room(1, &Origin::Loopback).fits(0, ALL / 2));
+        assert!(books.room(1, ONE).fits(0, ALL / 2));
         assert!(books.choose(vec![(half, 1)]).is_empty(), "there is room");
         assert_eq!(books.ended(), 3);
     }

@@ -8,7 +8,7 @@
 
 use crate::admission::Debt;
 use crate::stages::Stage;
-use base::op::{Op, OpId, Peer, Socket, UNSENT_MAX};
+use base::op::{ClientKey, Op, OpId, Peer, Socket, UNSENT_MAX};
 use base::{Automaton, Buf, Error, Instant};
 use front::nfs::{CallKey, Claim};
 use front::{Account, CallId, Input as SessionInput, Output as SessionOutput};
@@ -148,6 +148,7 @@ pub struct Connection {
     socket: Socket,
     peer: Peer,
     origin: Origin,
+    client: ClientKey,
     session: Session,
     receiving: bool,
     sending: Sending,
@@ -177,6 +178,7 @@ impl Connection {
             socket,
             peer,
             origin,
+            client: origin.key(),
             session,
             receiving: false,
             sending: Sending::No,
@@ -286,6 +288,11 @@ impl Connection {
     /// Returns the client that it is accounted to.
     pub(crate) fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// Returns the key of that client.
+    pub(crate) fn client(&self) -> ClientKey {
+        self.client
     }
 
     /// Returns whether it has ended and is releasing its resources.

@@ -19,7 +19,7 @@
 
 mod inbox;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::Node;
 use crate::connection::{self, Connection};

@@ -4,7 +4,7 @@ use super::changes;
 use super::mounted_tree::{self, Tree};
 use super::route::{Message, OPENING};
 use super::{Node, Phase, SERVICE, Served};
-use base::op::{NOBODY, Op, OpId};
+use base::op::{ClientKey, NOBODY, Op, OpId};
 use base::{Caller, Error, Instant};
 use std::mem;
 use tree::volume::Volume;
@@ -118,7 +118,7 @@ impl Node {
                     continue;
                 }
                 Output::Close(file) => {
-                    ops.push(Op::CloseFile { file });
+                    ops.push(Op::CloseFile { file, client: ClientKey::NOBODY });
                     continue;
                 }
                 Output::Commanded(ticket, result) => {
@@ -219,7 +219,11 @@ impl Node {
         }
         self.close_tree(now, tree, ops);
         if self.trees[tree].is_closed() {
-            ops.extend(self.trees[tree].file().map(|file| Op::CloseFile { file }));
+            ops.extend(
+                self.trees[tree]
+                    .file()
+                    .map(|file| Op::CloseFile { file, client: ClientKey::NOBODY }),
+            );
             self.names.unhide(tree);
             self.trees.remove(tree);
         }

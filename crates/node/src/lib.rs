@@ -18,6 +18,7 @@
 mod admission;
 mod bill;
 mod changes;
+mod client_keys;
 mod config;
 pub mod connection;
 mod fairness;
@@ -58,7 +59,7 @@ pub use shadow::{FromHome, Shadow, duplicate, label};
 pub use work::work;
 
 use admission::Admission;
-use base::op::{Envelope, Event, Op};
+use base::op::{ClientKey, Envelope, Event, Op};
 use base::{Automaton, Error, Instant, Name, Reactor};
 use bill::Bill;
 use changes::Changes;
@@ -145,6 +146,10 @@ pub struct Node {
     /// Listeners that wait for room, or for the end of a pause.
     waiting: BTreeSet<usize>,
     connections: Slab<Connection>,
+    /// Clients of the connections of fronts.
+    front_clients: BTreeMap<Client, ClientKey>,
+    /// Number of files that threads are closing.
+    closing: usize,
     places: Places,
     names: Names,
     trees: Trees,
@@ -244,6 +249,8 @@ impl Node {
             waiting: (0..listeners.len()).collect(),
             listeners,
             connections: Slab::new(),
+            front_clients: BTreeMap::new(),
+            closing: 0,
             places: Places::default(),
             names,
             trees,
@@ -436,7 +443,7 @@ impl Automaton for Node {
         let bytes: usize = self.connections.iter().map(|(_, connection)| connection.bytes()).sum();
         assert_eq!(bytes, self.admission.bytes());
         let held: usize = self.connections.iter().map(|(_, it)| it.handles()).sum();
-        assert_eq!(held, self.admission.handles());
+        assert_eq!(held + self.admission.closing(), self.admission.handles());
         assert_eq!(self.places.count(), self.connections.len(), "each is counted for its client");
         self.admission.check();
         self.queue.check();

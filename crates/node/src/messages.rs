@@ -16,7 +16,7 @@ use super::relay;
 use super::status::Report;
 use super::{Node, Phase};
 use crate::route::Message;
-use base::op::{Envelope, Op, Unresponsive};
+use base::op::{ClientKey, Envelope, Op, Unresponsive};
 use base::{Error, Instant};
 use front::CallId;
 use std::collections::BTreeSet;
@@ -46,6 +46,8 @@ pub const NODES_MAX: usize = 127;
 /// connection's turn.
 #[derive(Debug)]
 pub(crate) enum ClientMessage {
+    /// The connection was accepted from this client.
+    Opened(Client, ClientKey),
     /// Request of the connection, cancellation of one, or release of a node or an open file.
     /// Exactly one [`ClientMessage::Reply`] follows each request.
     Names(Client, names::Input),
@@ -205,7 +207,11 @@ impl Node {
                 Some(input) => self.forward(client.node, input),
                 None => self.bill.defer(),
             },
-            ClientMessage::Closed(client) => self.queue.close(client),
+            ClientMessage::Opened(client, key) => _ = self.front_clients.insert(client, key),
+            ClientMessage::Closed(client) => {
+                self.front_clients.remove(&client);
+                self.queue.close(client);
+            }
             ClientMessage::Reply(id, reply) => {
                 self.bill.defer();
                 let client = Client::of_slot(id.asker() as usize);

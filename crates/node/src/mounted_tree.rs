@@ -7,7 +7,7 @@ use super::log::{Level, News};
 use super::messages::{self, NodeMessage};
 use super::relay::{self, Relay};
 use super::{Config, Served};
-use base::op::File;
+use base::op::{ClientKey, File};
 use base::{Automaton, Instant, Name, Stat};
 use names::Mount;
 use services::Hosted;
@@ -68,6 +68,9 @@ pub(crate) trait Tree:
     fn key(&self, _id: Id) -> Option<FileKey> {
         None
     }
+
+    /// Sets the client that the next request is accounted to.
+    fn set_client(&mut self, _client: ClientKey) {}
 
     /// Performs the work due at the end of a turn.
     fn tick(&mut self, _now: Instant, _out: &mut Vec<Output>) {}
@@ -258,6 +261,10 @@ impl Tree for Host {
 
     fn key(&self, id: Id) -> Option<FileKey> {
         Some(self.key(id))
+    }
+
+    fn set_client(&mut self, client: ClientKey) {
+        self.set_client(client);
     }
 
     fn tick(&mut self, _now: Instant, out: &mut Vec<Output>) {

@@ -12,7 +12,7 @@ use super::log::{Level, News};
 use super::messages::{self, ClientMessage, HOME, NodeMessage, Role};
 use super::mounted_tree::Tree;
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
-use base::op::{Done, Event, Op, OpId, Peer, Socket};
+use base::op::{ClientKey, Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
 use front::{CallId, Identity, Session};
 use std::collections::BTreeMap;
@@ -113,6 +113,7 @@ impl Node {
         match (kind, event.done) {
             (_, Done::Stop) => self.stop(now, ops),
             (_, Done::Envelope(envelope)) => self.receive(envelope, ops),
+            (_, Done::Closing { client, begins }) => self.note_closing(client, begins),
             (_, Done::Unresponsive(all)) => self.note_unresponsive(now, all, ops),
             (tree, done) if self.trees.contains(tree) => {
                 let host = self.trees[tree].downcast_ref::<Host>();
@@ -214,7 +215,17 @@ impl Node {
 
     fn step_tree(&mut self, now: Instant, tree: u16, input: TreeInput, ops: &mut Vec<Op>) {
         let mut out = mem::take(&mut self.scratch.trees);
-        self.trees.step(tree, now, input, &mut out);
+        let client = match &input {
+            TreeInput::Ask(id, _) => self.client_key(*id),
+            TreeInput::Cancel(_)
+            | TreeInput::Release(_)
+            | TreeInput::Close(_)
+            | TreeInput::Abandon(_)
+            | TreeInput::Done(..)
+            | TreeInput::Rendered(..)
+            | TreeInput::Commanded(..) => ClientKey::NOBODY,
+        };
+        self.trees.step(tree, now, client, input, &mut out);
         self.deliver_trees(now, tree, &mut out, ops);
         self.scratch.trees = out;
     }
@@ -269,10 +280,11 @@ impl Node {
         let mut out = mem::take(&mut self.scratch.connections);
         let connection = &mut self.connections[slot];
         let (before, handles) = (connection.bytes(), connection.handles());
-        connection.set_room(self.admission.room(slot, connection.origin()));
+        let client = connection.client();
+        connection.set_room(self.admission.room(slot, client));
         connection.step(now, input, &mut out);
         self.admission.count(slot, before, connection.bytes());
-        self.admission.count_handles(*connection.origin(), handles, connection.handles());
+        self.admission.count_handles(client, handles, connection.handles());
         if !mem::replace(&mut connection.is_marked, true) {
             self.busy.push(slot);
         }
@@ -345,6 +357,11 @@ impl Node {
         let id = op_id(CONNECTION, slot);
         let connection = Connection::new(id, socket, peer, session);
         self.places.add(connection.origin());
+        if let Role::Front(node) = self.role {
+            let client = Client { node, slot };
+            let node_message = ClientMessage::Opened(client, connection.client());
+            messages::post_client(HOME, node_message, ops);
+        }
         self.connections.insert(connection);
         self.messages.push_back(Message::Connection(slot, connection::Input::Begin));
         self.stages.accepted += 1;
@@ -447,7 +464,7 @@ impl Node {
         }
         self.trees.wake(now);
         self.tell_watches();
-        self.trees.share_files(self.files_shared());
+        self.trees.share_files(self.files_shared().saturating_sub(self.closing));
         self.admission.set_handles_max(self.handles_share());
         self.route(now, ops);
     }
@@ -482,7 +499,7 @@ impl Node {
             return;
         }
         let share = self.handles_share();
-        let (mut held, mut coming_free) = (BTreeMap::new(), 0);
+        let (mut held, mut coming_free) = (BTreeMap::new(), self.admission.closing());
         for (_, connection) in &self.connections {
             match connection.is_ending() {
                 true => coming_free += connection.handles(),
@@ -521,7 +538,7 @@ impl Node {
         for slot in mem::take(&mut self.busy) {
             let connection = &mut self.connections[slot];
             connection.is_marked = false;
-            let room = self.admission.room(slot, connection.origin());
+            let room = self.admission.room(slot, connection.client());
             let before = connection.bytes();
             let under_way = connection.sending();
             let lacks_room = connection.leave(now, room, ops);
@@ -563,7 +580,7 @@ impl Node {
         }
         self.admission.set_waiting(slot, false, 0);
         self.admission.count(slot, connection.bytes(), 0);
-        self.admission.count_handles(*connection.origin(), connection.handles(), 0);
+        self.admission.count_handles(connection.client(), connection.handles(), 0);
         ops.push(Op::CloseSocket { socket: connection.socket() });
     }
 

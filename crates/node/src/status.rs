@@ -144,7 +144,7 @@ impl Report {
         let service = node.trees[SERVICE].downcast_ref::<Service>();
         let (watches, watch_bytes) = service.map_or((0, 0), Service::watches);
         self.queues.extend([
-            ("handles", sum(&|tree| tree.nodes + tree.opens), handles_max),
+            ("handles", sum(&|tree| tree.nodes + tree.opens) + node.closing, handles_max),
             ("places", places, handles_max),
             ("unions", unions, handles_max),
             ("locks", sum(&|tree| tree.locks.0), tree::locks::RANGES_MAX * counts.len()),

@@ -1,6 +1,7 @@
 //! The trees of a node, by number, with their alarms.
 
 use super::mounted_tree::Tree;
+use base::op::ClientKey;
 use base::{Automaton, Instant};
 use std::collections::{BTreeSet, VecDeque};
 use std::mem;
@@ -187,16 +188,18 @@ impl Trees {
         self.files = files;
     }
 
-    /// Steps a tree.
+    /// Steps a tree. A request is accounted to `client`.
     pub(crate) fn step(
         &mut self,
         number: u16,
         now: Instant,
+        client: ClientKey,
         input: TreeInput,
         out: &mut Vec<TreeOutput>,
     ) {
         let spare = self.files.saturating_sub(self.held);
         let mounted = &mut self.slot(number).mounted;
+        mounted.set_client(client);
         if let Some(host) = mounted.downcast_mut::<Host>() {
             let before = host.handles();
             host.set_handles_max(before + spare);

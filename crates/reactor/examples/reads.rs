@@ -10,7 +10,9 @@
     reason = "a tool that measures the real world"
 )]
 
-use base::op::{Done, Event, File, NOBODY, Op, OpId, PathDone, PathOp, ReceiveBuf, Socket};
+use base::op::{
+    ClientKey, Done, Event, File, NOBODY, Op, OpId, PathDone, PathOp, ReceiveBuf, Socket,
+};
 use base::{Access, Buf, Caller, Name, Reactor, User};
 use reactor::{Address, Config, Form, World};
 use std::io::{Read, Write};
@@ -237,7 +239,7 @@ fn paths(form: Form, dir: &Path, who: &str, caller: Caller) {
         let count = 100_000;
         for _ in 0..count {
             if let PathDone::Walked(_, Ok(file)) = ask(&mut world, caller.clone(), op.clone()) {
-                world.submit(Op::CloseFile { file });
+                world.submit(Op::CloseFile { file, client: ClientKey::NOBODY });
             }
         }
         let what = format!("{what} as {who}");

@@ -13,7 +13,8 @@ use crate::sockets::{self, Address, Listening};
 use crate::spin::Spin;
 use crate::{Config, Statistics, descriptor, errno};
 use base::op::{
-    Done, Envelope, Event, File, Listener, OpId, PathOp, Peer, Socket, Span, Unresponsive,
+    ClientKey, Done, Envelope, Event, File, Listener, OpId, PathOp, Peer, Socket, Span,
+    Unresponsive,
 };
 use base::{Buf, Error, Instant};
 use rustix::fd::{AsFd, OwnedFd};
@@ -314,13 +315,14 @@ impl Common {
     }
 
     /// Closes a file: at once, or on the pool if that may block or frees storage.
-    pub(crate) fn close_file(&mut self, file: File) {
+    pub(crate) fn close_file(&mut self, file: File, client: ClientKey) {
         let frees = || descriptor::frees_storage(file).then_some(Lane::Freeing);
         let Some(lane) = self.may_block.remove(&file.0).or_else(frees) else {
             return descriptor::close(file.0);
         };
+        self.ready(OpId::UNASKED, Done::Closing { client, begins: true });
         let (submitted, lanes) = (self.clock.now(), vec![lane]);
-        let work = Work::Close { file };
+        let work = Work::Close { file, client };
         self.pool.push(Job { id: None, work, lanes, is_long: false, submitted });
     }
 

@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::path::{Performed, Task};
 use crate::pool::lanes::{Lane, Queued};
 use crate::{descriptor, errno, path};
-use base::op::{Done, File, NOBODY, OpId, Span};
+use base::op::{ClientKey, Done, File, OpId, Span};
 use base::{Buf, Caller, Error, Instant};
 use rustix::io::Errno;
 
@@ -57,6 +57,8 @@ pub(crate) enum Work {
     Close {
         /// The file.
         file: File,
+        /// The client whose file it was.
+        client: ClientKey,
     },
 }
 
@@ -107,14 +109,13 @@ impl Queued for Job {
         &self.lanes
     }
 
-    fn asker(&self) -> u32 {
+    fn client(&self) -> ClientKey {
         match &self.work {
-            Work::Path(task) => task.asker,
-            Work::Read { .. }
-            | Work::Write { .. }
-            | Work::Blocks { .. }
-            | Work::Sync { .. }
-            | Work::Close { .. } => NOBODY,
+            Work::Path(task) => ClientKey::of_asker(task.asker),
+            Work::Close { client, .. } => *client,
+            Work::Read { .. } | Work::Write { .. } | Work::Blocks { .. } | Work::Sync { .. } => {
+                ClientKey::NOBODY
+            }
         }
     }
 
@@ -153,7 +154,8 @@ impl Job {
             _ => Vec::new(),
         };
         let span = Span { submitted, started, finished: clock.now() };
-        JobOutcome::Ended(Finished { event: id.zip(done), used, span, opened })
+        let event = done.map(|done| (id.unwrap_or(OpId::UNASKED), done));
+        JobOutcome::Ended(Finished { event, used, span, opened })
     }
 
     /// Cancels the work before its start.
@@ -170,9 +172,9 @@ impl Job {
             Work::Blocks { block_transfer, .. } => (block_transfer.end(Err(error)), None),
             Work::Sync { .. } => (Done::Synced(Err(error)), None),
             // It has no id, so it cannot be cancelled; at the end of the reactor it is performed.
-            Work::Close { file } => {
+            Work::Close { file, client } => {
                 descriptor::close(file.0);
-                (Done::Synced(Err(error)), None)
+                (Done::Closing { client, begins: false }, None)
             }
         };
         let (submitted, started, finished) = (self.submitted, self.submitted, self.submitted);
@@ -207,9 +209,9 @@ impl Work {
                 let result = host.own.be_server();
                 (Some(Done::Synced(result.and_then(|()| sync(file, data_only)))), None)
             }
-            Work::Close { file } => {
+            Work::Close { file, client } => {
                 descriptor::close(file.0);
-                (None, None)
+                (Some(Done::Closing { client, begins: false }), None)
             }
         }
     }

@@ -195,7 +195,7 @@ impl Pool {
         }
         let finished = self.collected.pop_front()?;
         // Messages of other threads are no jobs.
-        let is_job = finished.event.as_ref().is_none_or(|(id, _)| *id != OpId::UNASKED);
+        let is_job = !matches!(finished.event, Some((_, Done::Envelope(_))));
         assert!(self.outstanding > 0 || !is_job, "a job ends once");
         self.outstanding -= usize::from(is_job);
         Some(finished)

@@ -117,7 +117,7 @@ impl Threads {
             Op::Path { id, caller, asker, within, op } => {
                 self.common.path(id, Task { caller, asker, within, op });
             }
-            Op::CloseFile { file } => self.common.close_file(file),
+            Op::CloseFile { file, client } => self.common.close_file(file, client),
             Op::Cancel { id } => self.cancel(id),
         }
     }

@@ -9,7 +9,9 @@
 
 mod rig;
 
-use base::op::{Detail, Done, File, NOBODY, Op, PathDone, PathOp, Replacement, Who};
+use base::op::{
+    ClientKey, Detail, Done, File, NOBODY, Op, PathDone, PathOp, Replacement, Who,
+};
 use base::{Access, Caller, Error, Expected, Kind, Reactor, SetStat, SetTime, Time};
 use rig::{READ_WRITE, is_root, mode_of, name, on_both, user};
 use std::fs;
@@ -717,7 +719,7 @@ fn closing_frees_the_descriptor() {
     on_both(|rig| {
         fs::write(rig.path("f"), b"").unwrap();
         let file = rig.open(&["f"], Access::READ);
-        rig.world.submit(Op::CloseFile { file });
+        rig.world.submit(Op::CloseFile { file, client: ClientKey::NOBODY });
         assert_ne!(fs::read_link(format!("/proc/self/fd/{}", file.0)).ok(), Some(rig.path("f")));
     });
 }

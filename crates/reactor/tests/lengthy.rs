@@ -8,7 +8,7 @@
 
 mod rig;
 
-use base::op::{Op, PathDone, PathOp};
+use base::op::{ClientKey, Op, PathDone, PathOp};
 use base::{Access, Error, Reactor};
 use rig::on_both;
 use std::fs;
@@ -30,8 +30,26 @@ fn closing_the_last_reference_of_a_removed_file_frees_it_on_the_pool() {
                 pool.started + pool.queued as u64
             };
             let before = jobs_of(rig);
-            rig.world.submit(Op::CloseFile { file });
+            rig.world.submit(Op::CloseFile { file, client: ClientKey::NOBODY });
             assert_eq!(jobs_of(rig) - before, jobs, "{size} bytes, removed: {is_removed}");
+        }
+    });
+}
+
+/// Until then the descriptor is in use, for the client whose file it was.
+#[test]
+fn a_close_on_the_pool_is_reported_until_the_descriptor_is_free() {
+    on_both(|rig| {
+        for client in [ClientKey(7), ClientKey(8)] {
+            fs::write(rig.path("f"), vec![1; 200 << 10]).unwrap();
+            let file = rig.open(&["f"], Access::READ);
+            fs::remove_file(rig.path("f")).unwrap();
+            rig.world.submit(Op::CloseFile { file, client });
+            assert_eq!(rig.next_closing(), (client, true));
+            assert_eq!(rig.next_closing(), (client, false));
+            let link = format!("/proc/self/fd/{}", file.0);
+            let target = fs::read_link(link);
+            assert!(target.is_err() || !target.unwrap().starts_with(&rig.dir), "it is closed");
         }
     });
 }

@@ -109,9 +109,9 @@ impl Reactor for Saboteur {
                 self.world.submit(Op::Write { id, caller, file, offset, data });
             }
             Op::CloseFile { .. } if self.occasion(Mistake::LeakFile) => {}
-            Op::CloseFile { file } if self.occasion(Mistake::CloseTwice) => {
-                self.world.submit(Op::CloseFile { file });
-                self.world.submit(Op::CloseFile { file });
+            Op::CloseFile { file, client } if self.occasion(Mistake::CloseTwice) => {
+                self.world.submit(Op::CloseFile { file, client });
+                self.world.submit(Op::CloseFile { file, client });
             }
             Op::Send { id, socket, mut data } if self.occasion(Mistake::SayTwice) => {
                 data.extend(data.last().cloned());

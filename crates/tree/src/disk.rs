@@ -39,6 +39,7 @@ pub fn done(local: u64, done: Done) -> (IoId, IoDone) {
         | Done::Read(_)
         | Done::Written(_)
         | Done::Path(_)
+        | Done::Closing { .. }
         | Done::Stop
         | Done::Unresponsive(_)) => unreachable!("{other:?} for a volume"),
     };

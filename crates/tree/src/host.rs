@@ -18,7 +18,7 @@ mod tests;
 use crate::entry_queue::{EntryQueue, Ticket};
 use crate::locks::{FileKey, Table};
 use crate::request::{Ask, Id, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
-use base::op::{Done, File, Op, OpId};
+use base::op::{ClientKey, Done, File, Op, OpId};
 use base::{Automaton, Error, Instant, Name, Stat};
 use pending::Pending;
 use plan::Plan;
@@ -38,6 +38,8 @@ struct Handle {
     /// Closed by its client, but needed by pending requests. (Open files only.)
     closed: bool,
     key: FileKey,
+    /// The client that it was made for.
+    client: ClientKey,
 }
 
 /// The host tree.
@@ -60,6 +62,8 @@ pub struct Host {
     waiting: BTreeMap<RequestId, Ticket>,
     locks: Table<OpenId, RequestId>,
     root_stat: Stat,
+    /// The client of the present request.
+    client: ClientKey,
 }
 
 /// A change queued behind another one of the same entry.
@@ -68,6 +72,7 @@ struct Waiting {
     id: RequestId,
     request: Request,
     pins: [Option<Id>; 2],
+    client: ClientKey,
 }
 
 /// Statistics for `/.upcall/`.
@@ -88,7 +93,8 @@ impl Host {
     pub fn new(index: u16, root: File, stat: &Stat, read_only: bool) -> Host {
         let mut nodes = Slab::new();
         let key = (stat.device, stat.inode);
-        nodes.insert(Handle { file: root, users: 1, closed: false, key });
+        let client = ClientKey::NOBODY;
+        nodes.insert(Handle { file: root, users: 1, closed: false, key, client });
         let (opens, pending) = (Slab::new(), Slab::new());
         let (locks, handles_max) = (Table::default(), HANDLES_MAX);
         let (slots, changes, waiting) = (BTreeMap::new(), EntryQueue::default(), BTreeMap::new());
@@ -104,6 +110,7 @@ impl Host {
             waiting,
             locks,
             root_stat: stat.clone(),
+            client,
         }
     }
 
@@ -111,6 +118,11 @@ impl Host {
     /// stay open.
     pub fn set_handles_max(&mut self, most: usize) {
         self.handles_max = most.min(HANDLES_MAX);
+    }
+
+    /// Sets the client that the next request, its locks and handles are accounted to.
+    pub fn set_client(&mut self, client: ClientKey) {
+        self.client = client;
     }
 
     /// Returns the root, which is never released. Every walk that ends there returns this node.
@@ -220,7 +232,8 @@ impl Host {
                 let pins = request.ask.ids();
                 pins.iter().flatten().for_each(|pin| self.handle_mut(*pin).users += 1);
                 self.waiting.insert(id, ticket);
-                self.changes.wait(ticket, Waiting { id, request, pins });
+                let client = self.client;
+                self.changes.wait(ticket, Waiting { id, request, pins, client });
             }
             Some((ticket, true)) => self.run(id, request, Some(ticket), out),
             None => self.run(id, request, None, out),
@@ -255,7 +268,8 @@ impl Host {
             Plan::Wait => {}
             Plan::Run { pins, awaits, op } => {
                 pins.iter().flatten().for_each(|pin| self.handle_mut(*pin).users += 1);
-                self.begin(Pending { request: id, awaits, pins, ticket });
+                let client = self.client;
+                self.begin(Pending { request: id, client, awaits, pins, ticket });
                 out.push(Output::Do(op));
             }
         }
@@ -276,7 +290,7 @@ impl Host {
     fn leave(&mut self, ticket: Option<Ticket>, out: &mut Vec<Output>) {
         let mut free: Vec<Ticket> = ticket.into_iter().collect();
         while let Some(ticket) = free.pop() {
-            for (next, Waiting { id, request, pins }) in self.changes.leave(ticket) {
+            for (next, Waiting { id, request, pins, client }) in self.changes.leave(ticket) {
                 self.waiting.remove(&id);
                 let op = self.op_id(self.pending.vacant_key());
                 match self.plan(id, request, op) {
@@ -288,7 +302,7 @@ impl Host {
                     Plan::Wait => unreachable!("a change of an entry is no lock"),
                     Plan::Run { awaits, op, .. } => {
                         let ticket = Some(next);
-                        self.begin(Pending { request: id, awaits, pins, ticket });
+                        self.begin(Pending { request: id, client, awaits, pins, ticket });
                         out.push(Output::Do(op));
                     }
                 }
@@ -336,7 +350,7 @@ impl Host {
         let pending = self.pending.remove(NodeId(op.0).local());
         let slot = self.slots.remove(&pending.request);
         assert_eq!(slot, Some(NodeId(op.0).local()), "a request is answered once");
-        let reply = pending::finish(self, pending.awaits, done, out);
+        let reply = pending::finish(self, &pending, done, out);
         out.push(Output::Reply(pending.request, reply));
         pending.pins().for_each(|pin| self.unpin(pin, out));
         self.leave(pending.ticket, out);
@@ -348,7 +362,8 @@ impl Host {
         assert!(handle.users > 0, "a use is given back once");
         handle.users -= 1;
         if handle.users == 0 {
-            out.push(Output::Do(Op::CloseFile { file: handle.file }));
+            let (file, client) = (handle.file, handle.client);
+            out.push(Output::Do(Op::CloseFile { file, client }));
             match id {
                 Id::Node(node) => self.nodes.remove(node.local()),
                 Id::Open(open) => self.opens.remove(open.local()),
@@ -391,27 +406,33 @@ impl Host {
     }
 
     /// Returns the node at the end of a walk; always the same one for the root.
-    fn arrive(&mut self, file: File, stat: &Stat, out: &mut Vec<Output>) -> NodeId {
+    fn arrive(
+        &mut self,
+        client: ClientKey,
+        file: File,
+        stat: &Stat,
+        out: &mut Vec<Output>,
+    ) -> NodeId {
         if (stat.device, stat.inode) != self.nodes[0].key {
-            return self.add_node(file, stat);
+            return self.add_node(client, file, stat);
         }
-        out.push(Output::Do(Op::CloseFile { file }));
+        out.push(Output::Do(Op::CloseFile { file, client }));
         self.nodes[0].users += 1;
         self.root()
     }
 
-    fn add_node(&mut self, file: File, stat: &Stat) -> NodeId {
-        let handle = self.new_handle(file, stat);
+    fn add_node(&mut self, client: ClientKey, file: File, stat: &Stat) -> NodeId {
+        let handle = new_handle(client, file, stat);
         NodeId::new(self.index, self.nodes.insert(handle))
     }
 
-    fn add_open(&mut self, file: File, stat: &Stat) -> OpenId {
-        let handle = self.new_handle(file, stat);
+    fn add_open(&mut self, client: ClientKey, file: File, stat: &Stat) -> OpenId {
+        let handle = new_handle(client, file, stat);
         OpenId::new(self.index, self.opens.insert(handle))
     }
+}
 
-    fn new_handle(&self, file: File, stat: &Stat) -> Handle {
-        let key = (stat.device, stat.inode);
-        Handle { file, users: 1, closed: false, key }
-    }
+fn new_handle(client: ClientKey, file: File, stat: &Stat) -> Handle {
+    let key = (stat.device, stat.inode);
+    Handle { file, users: 1, closed: false, key, client }
 }

@@ -499,6 +499,7 @@ impl Remote {
             | Done::Synced(_)
             | Done::Path(_)
             | Done::Envelope(_)
+            | Done::Closing { .. }
             | Done::Stop
             | Done::Unresponsive(_)) => unreachable!("{other:?} for {op:?} of a remote tree"),
         }

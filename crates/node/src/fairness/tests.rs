@@ -188,7 +188,7 @@ fn clients_that_connect_for_each_request_are_not_always_first() {
 }
 
 /// A node with two 9P connections; its output is dropped.
-fn node_with_connections() -> Node {
+pub(crate) fn node_with_connections() -> Node {
     let port = Port {
         listener: Listener(1),
         protocol: Protocol::NineP,
@@ -208,7 +208,7 @@ fn node_with_connections() -> Node {
     node
 }
 
-fn turn(node: &mut Node, events: Vec<Event>) -> Vec<Op> {
+pub(crate) fn turn(node: &mut Node, events: Vec<Event>) -> Vec<Op> {
     turn_by(node, Duration::from_micros(1), events)
 }
 

@@ -5,8 +5,8 @@
 //! reserved threads. A job on several file systems needs a slot in the lane of each; it waits in
 //! one of them at a time.
 //!
-//! Each queue serves connections round robin: a connection with many jobs delays the first one of
-//! another by one job. A job without a connection is a party of its own.
+//! Each queue serves clients (connections, or groups of them) round robin: one with many jobs
+//! delays the first one of another by one job. A job without a client is a party of its own.
 //!
 //! Of local jobs, long ones (listings) have a queue of their own and at most a quarter of the
 //! threads, so that jobs of microseconds find a thread. Of those that have run for less than
@@ -16,7 +16,7 @@
 
 use crate::mounts::Table;
 use base::Instant;
-use base::op::{NOBODY, OpId};
+use base::op::{ClientKey, OpId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,8 +70,8 @@ impl Lane {
 pub(crate) trait Queued {
     /// Returns the operation that it completes, for cancellation.
     fn id(&self) -> Option<OpId>;
-    /// Returns its connection, or [`NOBODY`].
-    fn asker(&self) -> u32;
+    /// Returns its client, or [`ClientKey::NOBODY`].
+    fn client(&self) -> ClientKey;
     /// Returns the lanes that it needs a slot in; none for local work.
     fn lanes(&self) -> &[Lane];
     /// Returns whether it occupies its thread for long if it is local.
@@ -136,16 +136,16 @@ enum Place {
     Lane(Lane),
 }
 
-/// Party of the round robin: an asker, or a single job of [`NOBODY`] by its number.
+/// Party of the round robin: a client, or a single job of [`ClientKey::NOBODY`] by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Party {
-    Asker(u32),
+    Client(ClientKey),
     Job(u64),
 }
 
 impl Party {
-    fn of(number: u64, asker: u32) -> Party {
-        if asker == NOBODY { Party::Job(number) } else { Party::Asker(asker) }
+    fn of(number: u64, client: ClientKey) -> Party {
+        if client == ClientKey::NOBODY { Party::Job(number) } else { Party::Client(client) }
     }
 }
 
@@ -167,9 +167,9 @@ impl<J: Queued> Queue<J> {
         Queue { waiting: BTreeMap::new(), round, places, next_place: 0, running: 0 }
     }
 
-    /// Adds a job behind those of its asker.
+    /// Adds a job behind those of its client.
     fn push(&mut self, number: u64, job: J) -> Party {
-        let party = Party::of(number, job.asker());
+        let party = Party::of(number, job.client());
         let before = self.waiting.insert((party, number), job);
         assert!(before.is_none(), "numbers are given once");
         if !self.places.contains_key(&party) {

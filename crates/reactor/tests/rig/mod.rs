@@ -10,7 +10,7 @@
 
 pub(crate) mod fuse;
 
-use base::op::{Done, Event, File, NOBODY, Op, OpId, PathDone, PathOp, Unresponsive};
+use base::op::{ClientKey, Done, Event, File, NOBODY, Op, OpId, PathDone, PathOp, Unresponsive};
 use base::{Access, Caller, Error, Instant, Name, Reactor, Stat, User};
 use reactor::{Config, Form, World};
 use std::collections::{BTreeMap, VecDeque};
@@ -29,6 +29,7 @@ pub(crate) struct Rig {
     next: u64,
     kept: BTreeMap<OpId, Done>,
     unresponsive: VecDeque<Vec<Unresponsive>>,
+    closing: VecDeque<(ClientKey, bool)>,
 }
 
 /// Runs a test on both forms.
@@ -52,8 +53,8 @@ impl Rig {
         std::fs::create_dir_all(&dir).unwrap();
         let mut world = World::new(form, config).unwrap();
         let root = world.open_root(&dir).unwrap();
-        let (kept, unresponsive) = (BTreeMap::new(), VecDeque::new());
-        Rig { world, dir, root, next: 0, kept, unresponsive }
+        let (kept, unresponsive, closing) = (BTreeMap::new(), VecDeque::new(), VecDeque::new());
+        Rig { world, dir, root, next: 0, kept, unresponsive, closing }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -104,6 +105,10 @@ impl Rig {
                 self.unresponsive.push_back(all);
                 continue;
             }
+            if let Done::Closing { client, begins } = event.done {
+                self.closing.push_back((client, begins));
+                continue;
+            }
             assert!(self.kept.insert(event.id, event.done).is_none(), "completed twice");
         }
     }
@@ -113,6 +118,17 @@ impl Rig {
         loop {
             if let Some(all) = self.unresponsive.pop_front() {
                 return all;
+            }
+            let deadline = self.world.now() + Duration::from_secs(20);
+            self.wait_until(deadline);
+        }
+    }
+
+    /// Waits for the next report of a close that takes long: its client, and whether it begins.
+    pub(crate) fn next_closing(&mut self) -> (ClientKey, bool) {
+        loop {
+            if let Some(report) = self.closing.pop_front() {
+                return report;
             }
             let deadline = self.world.now() + Duration::from_secs(20);
             self.wait_until(deadline);
@@ -169,7 +185,7 @@ impl Rig {
     pub(crate) fn open(&mut self, names: &[&str], access: Access) -> File {
         let file = self.handle(names);
         let opened = self.path_op(PathOp::Open { file, access });
-        self.world.submit(Op::CloseFile { file });
+        self.world.submit(Op::CloseFile { file, client: ClientKey::NOBODY });
         match opened {
             Ok(PathDone::Opened(file, _)) => file,
             other => panic!("{other:?}"),
@@ -187,7 +203,7 @@ impl Rig {
             PathOp::Create { dir, name: name(name_), access, exclusive, mode: 0o640, gid: None };
         match self.path_op(op)? {
             PathDone::Created(file, handle, _) => {
-                self.world.submit(Op::CloseFile { file: handle });
+                self.world.submit(Op::CloseFile { file: handle, client: ClientKey::NOBODY });
                 Ok(file)
             }
             other => panic!("{other:?}"),
@@ -228,7 +244,7 @@ impl Rig {
     }
 
     pub(crate) fn close(&mut self, file: File) {
-        self.world.submit(Op::CloseFile { file });
+        self.world.submit(Op::CloseFile { file, client: ClientKey::NOBODY });
     }
 }
 

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
     use crate::params::Params;
     use crate::trace::Show;
-    use base::op::{Event, OpId};
+    use base::op::{ClientKey, Event, OpId};
     use base::{Reactor, rng};
     use std::time::Duration;
 
@@ -258,7 +258,7 @@ mod tests {
         assert!(got[0] == hole && got[1..3] == blocks && got[3] == hole);
         let past = finish(&mut world, read((1 << 20) - 4096, 2));
         assert!(matches!(past, Done::Blocks(Err(Error::Io))));
-        world.submit(Op::CloseFile { file });
+        world.submit(Op::CloseFile { file, client: ClientKey::NOBODY });
         assert_eq!(world.volume(file).read(8192, 8192), bytes);
     }
 }

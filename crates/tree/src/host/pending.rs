@@ -3,13 +3,15 @@
 use super::Host;
 use crate::entry_queue::Ticket;
 use crate::request::{Id, Output, Reply, RequestId};
-use base::op::{Done, PathDone};
+use base::op::{ClientKey, Done, PathDone};
 use base::{Error, Kind};
 
 /// A pending request.
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub(super) request: RequestId,
+    /// The client that its handles are accounted to.
+    pub(super) client: ClientKey,
     pub(super) awaits: Awaits,
     /// Handles that must stay open until the completion.
     pub(super) pins: [Option<Id>; 2],
@@ -65,11 +67,11 @@ impl Pending {
 /// Converts a completion to the reply; registers its handles as nodes and open files.
 pub(super) fn finish(
     host: &mut Host,
-    awaits: Awaits,
+    pending: &Pending,
     done: Done,
     out: &mut Vec<Output>,
 ) -> Result<Reply, Error> {
-    match (awaits, done) {
+    match (pending.awaits, done) {
         (Awaits::Read, Done::Read(result)) => result.map(Reply::Data),
         (Awaits::Write, Done::Written(result)) => result.map(Reply::Written),
         (Awaits::Sync, Done::Synced(result)) => result.map(|()| Reply::Done),
@@ -81,34 +83,39 @@ pub(super) fn finish(
             | Awaits::Remove
             | Awaits::Path,
             Done::Path(result),
-        ) => result.and_then(|done| finish_path(host, done, out)),
+        ) => result.and_then(|done| finish_path(host, pending.client, done, out)),
         // The reactor completes every operation with its own variant.
         (awaits, done) => unreachable!("{done:?} for {awaits:?}"),
     }
 }
 
-fn finish_path(host: &mut Host, done: PathDone, out: &mut Vec<Output>) -> Result<Reply, Error> {
+fn finish_path(
+    host: &mut Host,
+    client: ClientKey,
+    done: PathDone,
+    out: &mut Vec<Output>,
+) -> Result<Reply, Error> {
     Ok(match done {
         PathDone::Ok => Reply::Done,
         PathDone::Walked(stats, Ok(file)) => {
             let last = stats.last().expect("a walk that arrived passed a file");
-            let node = host.arrive(file, last, out);
+            let node = host.arrive(client, file, last, out);
             Reply::Walked(stats, Some(node))
         }
         PathDone::Walked(stats, Err(error)) if stats.is_empty() => return Err(error),
         PathDone::Walked(stats, Err(_)) => Reply::Walked(stats, None),
         PathDone::Fetched(stat, data, file) => {
             assert!(file.is_some() || stat.kind == Kind::File);
-            let open = file.map(|file| host.add_open(file, &stat));
+            let open = file.map(|file| host.add_open(client, file, &stat));
             Reply::Fetched(stat, data, open)
         }
         PathDone::Unexpected(present) => Reply::Unexpected(present),
         PathDone::Stat(stat) => Reply::Stat(stat),
         PathDone::Handle(handle) => Reply::FileHandle(handle),
-        PathDone::Opened(file, stat) => Reply::Opened(host.add_open(file, &stat), stat),
+        PathDone::Opened(file, stat) => Reply::Opened(host.add_open(client, file, &stat), stat),
         PathDone::Created(file, handle, stat) => {
-            let open = host.add_open(file, &stat);
-            Reply::Created(host.add_node(handle, &stat), open, stat)
+            let open = host.add_open(client, file, &stat);
+            Reply::Created(host.add_node(client, handle, &stat), open, stat)
         }
         PathDone::Bytes(bytes) => Reply::Bytes(bytes),
         PathDone::Entries(entries) => Reply::Entries(entries),

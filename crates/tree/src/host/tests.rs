@@ -2,7 +2,7 @@ use super::pending::Awaits;
 use super::*;
 use crate::request::{Ask, Lock, LockKind, Owner};
 use base::drawing::{Drawing, variant};
-use base::op::PathDone;
+use base::op::{ClientKey, PathDone};
 use base::{Access, Buf, Caller, Kind, Name};
 use expect_test::expect;
 
@@ -51,7 +51,7 @@ fn show(output: &Output) -> String {
         Output::Reply(id, Ok(reply)) => format!("reply {} {}", id.0, variant(reply)),
         Output::Reply(id, Err(error)) => format!("reply {} {error:?}", id.0),
         Output::Do(Op::Path { id, op, .. }) => format!("op {} {}", id.0, variant(op)),
-        Output::Do(Op::CloseFile { file }) => format!("close {}", file.0),
+        Output::Do(Op::CloseFile { file, .. }) => format!("close {}", file.0),
         Output::Do(other) => format!("do {}", variant(other)),
         Output::Render(ticket, topic) => format!("render {ticket} {topic:?}"),
         Output::Command { ticket, .. } => format!("command {ticket}"),
@@ -254,7 +254,8 @@ fn states_md_is_fresh() {
     for (awaits, label, done) in samples {
         let mut host = host(false);
         let pins = [None, None];
-        let pending = Pending { request: RequestId(1), awaits, pins, ticket: None };
+        let (request, client) = (RequestId(1), ClientKey::NOBODY);
+        let pending = Pending { request, client, awaits, pins, ticket: None };
         let slot = host.pending.insert(pending);
         host.slots.insert(RequestId(1), slot);
         let state = |host: &Host| match host.pending.get(0) {

@@ -1,8 +1,9 @@
 //! Queues without threads.
 
 use super::{Hung, Lane, Lanes, Limits, Queued, TIMEOUT, Ticket};
+use crate::job::{self, Work};
 use base::Instant;
-use base::op::{NOBODY, OpId};
+use base::op::{ClientKey, File, NOBODY, OpId};
 use base::rng;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,8 +20,8 @@ impl Queued for Job {
         Some(OpId(self.id))
     }
 
-    fn asker(&self) -> u32 {
-        self.asker
+    fn client(&self) -> ClientKey {
+        ClientKey::of_asker(self.asker)
     }
 
     fn lanes(&self) -> &[Lane] {
@@ -275,4 +276,25 @@ fn random_schedules_keep_the_limits() {
         }
         assert_eq!(lanes.drain().len(), waiting.len(), "seed {seed}");
     }
+}
+
+/// Removed files of a client do not wait for all that another one has removed before.
+#[test]
+fn closes_of_removed_files_take_turns_by_client() {
+    let mut lanes = Lanes::new(Limits::new(4, 2));
+    let close = |lanes: &mut Lanes<job::Job>, file, client| {
+        let work = Work::Close { file: File(file), client: ClientKey(client) };
+        let (lane, submitted) = (vec![Lane::Freeing], Instant(0));
+        lanes.push(job::Job { id: None, work, lanes: lane, is_long: false, submitted });
+        lanes.check();
+    };
+    (0..10).for_each(|file| close(&mut lanes, file, 1));
+    close(&mut lanes, 10, 2);
+    let order = [(); 4].map(|()| {
+        let (job, ticket) = lanes.begin(Instant(0)).unwrap();
+        lanes.end(&ticket);
+        let Work::Close { file, .. } = job.work else { panic!("it is a close") };
+        file.0
+    });
+    assert_eq!(order, [0, 10, 1, 2]);
 }
