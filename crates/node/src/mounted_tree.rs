@@ -304,6 +304,10 @@ impl Tree for Volume {
         self.key(id)
     }
 
+    fn set_client(&mut self, client: ClientKey) {
+        self.set_client(client);
+    }
+
     fn next_news(&mut self) -> Option<News> {
         let text = self.next_report()?;
         Some(News { level: Level::Error, target: "volume", text })

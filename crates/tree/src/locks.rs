@@ -9,10 +9,15 @@
 //! them: conflicts are found in [interval trees](ranges), a waiting request watches one conflicting
 //! range and is reconsidered when that one is released, [`Table::advance`] reconsiders a bounded
 //! number of requests a turn, and the search for cycles has a bounded number of steps.
+//!
+//! A client may hold as many ranges, and have as many requests waiting, as are free, and a few in
+//! any case, so that one leaves some to others. The name of the client in an [`Owner`] is not
+//! verified; shares are those of connections or groups of them ([`ClientKey`]).
 
 mod ranges;
 
 use base::Error;
+use base::op::ClientKey;
 use ranges::{OwnerId, Range, Ranges};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,6 +34,12 @@ pub const OPEN_RANGES_MAX: usize = 8192;
 
 /// Maximum number of waiting requests for all files.
 pub const WAITING_MAX: usize = 4096;
+
+/// Number of ranges that a client may have while others have most.
+pub const RANGES_FEW: usize = 64;
+
+/// Number of waiting requests that a client may have while others have most.
+pub const WAITING_FEW: usize = 16;
 
 /// Maximum length of a client's name, bytes.
 pub const CLIENT_MAX: usize = 256;
@@ -116,6 +127,7 @@ struct Held<T> {
     last: u64,
     is_exclusive: bool,
     through: T,
+    client: ClientKey,
 }
 
 /// A requested range.
@@ -124,6 +136,7 @@ struct Want<T> {
     range: Range,
     is_exclusive: bool,
     through: T,
+    client: ClientKey,
 }
 
 /// The locks of one file.
@@ -162,12 +175,21 @@ struct Known {
     waits: BTreeSet<u64>,
 }
 
+/// Numbers of ranges and of waiting requests of a client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    ranges: usize,
+    waits: usize,
+}
+
 /// All locks of a tree. `T` names an open file, `R` a request.
 #[derive(Debug)]
 pub struct Table<T, R> {
     /// Files with locks or waiting requests.
     files: BTreeMap<FileKey, Locked<T, R>>,
     held_count: usize,
+    /// Clients with ranges or waiting requests.
+    shares: BTreeMap<ClientKey, Share>,
     /// Waiting requests, by order of arrival.
     waiting: BTreeMap<u64, Waiting<T, R>>,
     /// Order of arrival of each waiting request.
@@ -200,6 +222,7 @@ impl<T, R> Default for Table<T, R> {
         Table {
             files: BTreeMap::new(),
             held_count: 0,
+            shares: BTreeMap::new(),
             waiting: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             next_arrival: 0,
@@ -277,18 +300,39 @@ impl<T: Copy + Ord, R> Locked<T, R> {
     }
 }
 
+/// Checks that a client that has some may have one more, given the number of free ones. Parts of
+/// the server have no share.
+fn expect_share(client: ClientKey, has: usize, free: usize, few: usize) -> Result<(), Error> {
+    let may = client == ClientKey::NOBODY || has < free.max(few);
+    if may { Ok(()) } else { Err(Error::NoMemory) }
+}
+
+/// Changes the share of a client.
+fn change(
+    shares: &mut BTreeMap<ClientKey, Share>,
+    client: ClientKey,
+    with: impl FnOnce(&mut Share),
+) {
+    let share = shares.entry(client).or_default();
+    with(share);
+    if *share == Share::default() {
+        shares.remove(&client);
+    }
+}
+
 impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
-    /// Locks a range, waits for it, or unlocks it.
+    /// Locks a range for a client, waits for it, or unlocks it.
     ///
     /// # Errors
     /// `WouldDeadlock` if the wait would never end, `NoMemory` past [`RANGES_MAX`],
-    /// [`OPEN_RANGES_MAX`] or [`WAITING_MAX`].
+    /// [`OPEN_RANGES_MAX`], [`WAITING_MAX`] or the share of the client.
     pub fn request(
         &mut self,
         file: FileKey,
         through: T,
         lock: Lock,
         wait: Option<R>,
+        client: ClientKey,
     ) -> Result<Outcome, Error> {
         let is_exclusive = match lock.kind {
             LockKind::None => return self.unlock(file, &lock),
@@ -297,10 +341,12 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         };
         let owner = self.ids.get(&lock.owner).copied().unwrap_or(self.next_owner);
         let range = Range { start: lock.start, last: lock.last, owner };
-        let want = Want { range, is_exclusive, through };
+        let want = Want { range, is_exclusive, through, client };
         let in_way = self.files.get(&file).and_then(|locked| locked.in_way(&range, is_exclusive));
         let Some(in_way) = in_way else {
             self.expect_room(RANGES_MAX)?;
+            let free = RANGES_MAX - self.held_count;
+            expect_share(client, self.share(client).ranges, free, RANGES_FEW)?;
             let of_open = self.files.get(&file).and_then(|locked| locked.opens.get(&through));
             if of_open.is_some_and(|keys| keys.len() >= OPEN_RANGES_MAX) {
                 return Err(Error::NoMemory);
@@ -315,6 +361,8 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         if self.waiting.len() >= WAITING_MAX {
             return Err(Error::NoMemory);
         }
+        let free = WAITING_MAX - self.waiting.len();
+        expect_share(client, self.share(client).waits, free, WAITING_FEW)?;
         if self.closes_circle(file, &want) {
             return Err(Error::WouldDeadlock);
         }
@@ -346,7 +394,8 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         let Some(locked) = self.files.get_mut(&file) else { return Vec::new() };
         let keys = locked.opens.get(&through).cloned().unwrap_or_default();
         for key in &keys {
-            locked.remove(*key, &mut self.due);
+            let held = locked.remove(*key, &mut self.due);
+            change(&mut self.shares, held.client, |share| share.ranges -= 1);
         }
         let arrivals = locked.waiting.range((through, 0)..=(through, u64::MAX));
         let arrivals: Vec<u64> = arrivals.map(|(_, arrival)| *arrival).collect();
@@ -406,8 +455,21 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         assert!(self.files.len() <= self.held_count + self.waiting.len());
         assert!(self.held_count <= 2 * RANGES_MAX + 2 * WAITING_MAX);
         assert!(self.waiting.len() <= WAITING_MAX);
+        self.check_shares();
         self.check_files();
         self.check_owners();
+    }
+
+    /// Asserts that ranges and waiting requests are counted for their clients.
+    fn check_shares(&self) {
+        let mut shares: BTreeMap<ClientKey, Share> = BTreeMap::new();
+        for held in self.files.values().flat_map(|locked| locked.held.values()) {
+            shares.entry(held.client).or_default().ranges += 1;
+        }
+        for waiting in self.waiting.values() {
+            shares.entry(waiting.want.client).or_default().waits += 1;
+        }
+        assert_eq!(self.shares, shares);
     }
 
     /// Asserts that the tables of each file agree with held ranges and waiting requests.
@@ -475,16 +537,20 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         Ok(Outcome::Granted)
     }
 
+    fn share(&self, client: ClientKey) -> Share {
+        self.shares.get(&client).copied().unwrap_or_default()
+    }
+
     fn expect_room(&self, limit: usize) -> Result<(), Error> {
         if self.held_count >= limit { Err(Error::NoMemory) } else { Ok(()) }
     }
 
     /// Removes the range from its owner's locks, then adds it.
     fn take(&mut self, file: FileKey, want: Want<T>) {
-        let Want { range, is_exclusive, through } = want;
+        let Want { range, is_exclusive, through, client } = want;
         self.add_use(range.owner);
         self.cut(file, range);
-        let held = Held { last: range.last, is_exclusive, through };
+        let held = Held { last: range.last, is_exclusive, through, client };
         self.add(file, range, held);
         self.forget_use(range.owner);
     }
@@ -492,6 +558,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
     fn add(&mut self, file: FileKey, range: Range, held: Held<T>) {
         self.files.entry(file).or_default().add(range, held);
         self.held_count += 1;
+        change(&mut self.shares, held.client, |share| share.ranges += 1);
         self.add_use(range.owner);
     }
 
@@ -506,6 +573,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
             let locked = self.files.get_mut(&file).expect("it has locks");
             let held = locked.remove((owner, start), &mut self.due);
             self.held_count -= 1;
+            change(&mut self.shares, held.client, |share| share.ranges -= 1);
             self.forget_use(owner);
             if start < cut.start {
                 let last = cut.start - 1;
@@ -560,6 +628,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         known.uses += 1;
         known.waits.insert(arrival);
         self.waiters.insert(owner);
+        change(&mut self.shares, want.client, |share| share.waits += 1);
         let before = self.arrivals.insert(request, arrival);
         assert!(before.is_none(), "a request waits once");
         let locked = self.files.get_mut(&file).expect("somebody is in the way");
@@ -589,6 +658,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
         self.unwatch(arrival);
         self.due.remove(&arrival);
         let waiting = self.waiting.remove(&arrival).expect("it waits");
+        change(&mut self.shares, waiting.want.client, |share| share.waits -= 1);
         let known = self.arrivals.remove(&waiting.request);
         assert_eq!(known, Some(arrival), "a request waits once");
         let locked = self.files.get_mut(&waiting.file).expect("it is waited for");

@@ -65,7 +65,7 @@ use crate::disk;
 use crate::locks::{Outcome, Table};
 use crate::request::{Ask, Id, Input, Lock, NodeId, OpenId, Output, Reply, Request, RequestId};
 use appends::Appends;
-use base::op::{Done, File, OpId};
+use base::op::{ClientKey, Done, File, OpId};
 use base::{Automaton, Error, Instant, Kind, Stat, Time};
 use counting::Counting;
 use handles::{Node, NodeRef, Open, Opening, Place};
@@ -125,6 +125,8 @@ pub struct Volume {
     /// Inodes whose old contents must be freed first, with the pending requests that wait for it.
     trimming: BTreeSet<(u64, usize)>,
     locks: Table<OpenId, RequestId>,
+    /// The client of the present request.
+    client: ClientKey,
     reaper: Reaper,
     counting: Counting,
     /// Reports other than disk failures.
@@ -190,6 +192,7 @@ impl Volume {
             appends: Appends::default(),
             trimming: BTreeSet::new(),
             locks: Table::default(),
+            client: ClientKey::NOBODY,
             reaper: Reaper::new(read_only),
             counting: Counting::new(read_only),
             reports: VecDeque::new(),
@@ -211,6 +214,11 @@ impl Volume {
     /// Sets whether each change is durable before its reply, and not only synced ones.
     pub fn set_write_through(&mut self, write_through: bool) {
         self.write_through = write_through;
+    }
+
+    /// Sets the client that the locks of the next request are accounted to.
+    pub fn set_client(&mut self, client: ClientKey) {
+        self.client = client;
     }
 
     /// Sets the maximum number of nodes and open files, at most [`HANDLES_MAX`]. Those beyond it
@@ -441,7 +449,8 @@ impl Volume {
 
     fn lock(&mut self, id: RequestId, open: OpenId, lock: Lock, wait: bool, out: &mut Vec<Output>) {
         let key = self.file_key(open);
-        let reply = match self.locks.request(key, open, lock, wait.then_some(id)) {
+        let wait = wait.then_some(id);
+        let reply = match self.locks.request(key, open, lock, wait, self.client) {
             Ok(Outcome::Granted) => Some(Ok(Reply::Locked)),
             Ok(Outcome::Blocked) => Some(Ok(Reply::Blocked)),
             Ok(Outcome::Waits) => None,

@@ -83,7 +83,7 @@ impl Host {
         match ask {
             Ask::Lock { open, lock, wait } => {
                 let key = self.handle(Id::Open(open)).key;
-                match self.locks.request(key, open, lock, wait.then_some(id)) {
+                match self.locks.request(key, open, lock, wait.then_some(id), self.client) {
                     Ok(Outcome::Granted) => Plan::Answer(Ok(Reply::Locked)),
                     Ok(Outcome::Blocked) => Plan::Answer(Ok(Reply::Blocked)),
                     Ok(Outcome::Waits) => Plan::Wait,

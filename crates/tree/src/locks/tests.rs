@@ -11,11 +11,14 @@ fn lock(kind: LockKind, start: u64, length: u64, process: u32) -> Lock {
 
 const FILE: FileKey = (1, 2);
 
+/// A part of the server, whose share is not limited.
+const ANY: ClientKey = ClientKey::NOBODY;
+
 #[test]
 fn a_range_is_shared_or_exclusive_and_splits_when_part_of_it_is_given_up() {
     use LockKind::{Exclusive, None as Unlock, Shared};
     let mut table: Table<u32, u32> = Table::default();
-    let mut ask = |l: Lock| table.request(FILE, 0, l, None).unwrap();
+    let mut ask = |l: Lock| table.request(FILE, 0, l, None, ANY).unwrap();
     assert_eq!(ask(lock(Shared, 0, 10, 1)), Outcome::Granted);
     assert_eq!(ask(lock(Shared, 5, 10, 2)), Outcome::Granted);
     assert_eq!(ask(lock(Exclusive, 9, 1, 3)), Outcome::Blocked);
@@ -31,13 +34,13 @@ fn a_range_is_shared_or_exclusive_and_splits_when_part_of_it_is_given_up() {
 fn waiters_are_granted_in_order_and_deadlocks_refused() {
     use LockKind::{Exclusive, None as Unlock};
     let mut table: Table<u32, u32> = Table::default();
-    assert_eq!(table.request(FILE, 1, lock(Exclusive, 0, 1, 1), None), Ok(Outcome::Granted));
-    assert_eq!(table.request(FILE, 2, lock(Exclusive, 1, 1, 2), None), Ok(Outcome::Granted));
-    assert_eq!(table.request(FILE, 1, lock(Exclusive, 1, 1, 1), Some(7)), Ok(Outcome::Waits));
-    let circle = table.request(FILE, 2, lock(Exclusive, 0, 1, 2), Some(8));
+    assert_eq!(table.request(FILE, 1, lock(Exclusive, 0, 1, 1), None, ANY), Ok(Outcome::Granted));
+    assert_eq!(table.request(FILE, 2, lock(Exclusive, 1, 1, 2), None, ANY), Ok(Outcome::Granted));
+    assert_eq!(table.request(FILE, 1, lock(Exclusive, 1, 1, 1), Some(7), ANY), Ok(Outcome::Waits));
+    let circle = table.request(FILE, 2, lock(Exclusive, 0, 1, 2), Some(8), ANY);
     assert_eq!(circle, Err(Error::WouldDeadlock));
     assert!(table.advance().is_empty());
-    table.request(FILE, 2, lock(Unlock, 0, 0, 2), None).unwrap();
+    table.request(FILE, 2, lock(Unlock, 0, 0, 2), None, ANY).unwrap();
     assert_eq!(table.advance(), [7]);
     table.close(FILE, 1);
     assert_eq!(table.counts(), (0, 0));
@@ -98,7 +101,7 @@ fn the_table_is_what_a_list_is() {
             let want = lock(kinds[rng.usize(0..3)], rng.u64(0..30), rng.u64(0..8), rng.u32(0..5));
             let wait = rng.bool().then_some(n);
             let blocked = model.is_blocked(&want);
-            match table.request(FILE, want.owner.process, want.clone(), wait) {
+            match table.request(FILE, want.owner.process, want.clone(), wait, ANY) {
                 Ok(Outcome::Granted) => {
                     assert!(!blocked, "seed {seed}");
                     model.take(want);
@@ -155,15 +158,15 @@ fn a_release_looks_at_few_of_many_that_wait() {
     let mut table: Table<u32, u32> = Table::default();
     for n in 0..60_000 {
         let through = 2 + n as u32 / 8192;
-        table.request(FILE, through, lock(Shared, n, 1, 0), None).unwrap();
+        table.request(FILE, through, lock(Shared, n, 1, 0), None, ANY).unwrap();
     }
     for n in 0..4000 {
         let want = lock(Exclusive, n.into(), 0, n + 1);
-        assert_eq!(table.request(FILE, 1, want, Some(n)), Ok(Outcome::Waits));
+        assert_eq!(table.request(FILE, 1, want, Some(n), ANY), Ok(Outcome::Waits));
     }
     let (mut looked_at, mut granted) = (0, Vec::new());
     for n in (0..60_000).rev() {
-        table.request(FILE, 0, lock(Unlock, n, 1, 0), None).unwrap();
+        table.request(FILE, 0, lock(Unlock, n, 1, 0), None, ANY).unwrap();
         while table.is_due() {
             let before = table.due.len();
             granted.extend(table.advance());
@@ -184,10 +187,10 @@ fn unlock_works_at_the_lock_limit() {
     let mut table: Table<u32, u32> = Table::default();
     for n in 0..RANGES_MAX as u64 {
         let file = (1, n);
-        table.request(file, 0, lock(Exclusive, 0, 0, 1), None).unwrap();
+        table.request(file, 0, lock(Exclusive, 0, 0, 1), None, ANY).unwrap();
     }
-    assert_eq!(table.request(FILE, 0, lock(Shared, 0, 1, 1), None), Err(Error::NoMemory));
-    let unlocked = table.request(FILE, 0, lock(Unlock, 5, 1, 1), None);
+    assert_eq!(table.request(FILE, 0, lock(Shared, 0, 1, 1), None, ANY), Err(Error::NoMemory));
+    let unlocked = table.request(FILE, 0, lock(Unlock, 5, 1, 1), None, ANY);
     assert_eq!(unlocked, Ok(Outcome::Granted));
     assert_eq!(table.counts().0, RANGES_MAX + 1);
     let long = Owner { client: vec![0; CLIENT_MAX + 1], process: 1 };
@@ -200,14 +203,14 @@ fn a_full_table_grants_to_those_who_were_admitted() {
     let mut table: Table<u32, u32> = Table::default();
     for n in 0..RANGES_MAX as u64 {
         let through = n as u32 / 8192;
-        table.request(FILE, through, lock(Exclusive, 4 * n, 3, 1), None).unwrap();
+        table.request(FILE, through, lock(Exclusive, 4 * n, 3, 1), None, ANY).unwrap();
     }
     for n in 0..RANGES_MAX as u64 {
-        table.request(FILE, 0, lock(Unlock, 4 * n + 1, 1, 1), None).unwrap();
+        table.request(FILE, 0, lock(Unlock, 4 * n + 1, 1, 1), None, ANY).unwrap();
     }
     assert_eq!(table.counts().0, 2 * RANGES_MAX);
-    assert_eq!(table.request(FILE, 9, lock(Exclusive, 0, 1, 2), Some(7)), Ok(Outcome::Waits));
-    table.request(FILE, 0, lock(Unlock, 0, 1, 1), None).unwrap();
+    assert_eq!(table.request(FILE, 9, lock(Exclusive, 0, 1, 2), Some(7), ANY), Ok(Outcome::Waits));
+    table.request(FILE, 0, lock(Unlock, 0, 1, 1), None, ANY).unwrap();
     assert!(table.is_due());
     assert_eq!(table.advance(), [7]);
     assert!(!table.is_due(), "nothing is looked at again and again");
@@ -218,11 +221,11 @@ fn a_full_table_grants_to_those_who_were_admitted() {
 fn one_open_file_holds_a_bounded_number_of_ranges() {
     let mut table: Table<u32, u32> = Table::default();
     for n in 0..OPEN_RANGES_MAX as u64 {
-        table.request(FILE, 0, lock(LockKind::Shared, n, 1, 1), None).unwrap();
+        table.request(FILE, 0, lock(LockKind::Shared, n, 1, 1), None, ANY).unwrap();
     }
     let more = lock(LockKind::Shared, 1 << 40, 1, 1);
-    assert_eq!(table.request(FILE, 0, more.clone(), None), Err(Error::NoMemory));
-    assert_eq!(table.request(FILE, 1, more, None), Ok(Outcome::Granted));
+    assert_eq!(table.request(FILE, 0, more.clone(), None, ANY), Err(Error::NoMemory));
+    assert_eq!(table.request(FILE, 1, more, None, ANY), Ok(Outcome::Granted));
 }
 
 /// A thousand readers are no chain; a cycle through many owners is found.
@@ -231,23 +234,56 @@ fn circles_are_found_among_many_who_wait() {
     use LockKind::{Exclusive, Shared};
     let mut table: Table<u32, u32> = Table::default();
     for n in 0..1000 {
-        table.request(FILE, n, lock(Shared, 0, 1, n), None).unwrap();
+        table.request(FILE, n, lock(Shared, 0, 1, n), None, ANY).unwrap();
     }
     let want = lock(Exclusive, 0, 1, 5000);
-    assert_eq!(table.request(FILE, 0, want, Some(0)), Ok(Outcome::Waits));
+    assert_eq!(table.request(FILE, 0, want, Some(0), ANY), Ok(Outcome::Waits));
     // Each owner holds one range and waits for that of the owner before.
     const OTHER: FileKey = (1, 3);
     for n in 1..=200 {
-        table.request(OTHER, n, lock(Exclusive, n.into(), 1, n), None).unwrap();
+        table.request(OTHER, n, lock(Exclusive, n.into(), 1, n), None, ANY).unwrap();
         if n > 1 {
-            let wait = table.request(OTHER, n, lock(Exclusive, u64::from(n) - 1, 1, n), Some(n));
+            let wait =
+                table.request(OTHER, n, lock(Exclusive, u64::from(n) - 1, 1, n), Some(n), ANY);
             assert_eq!(wait, Ok(Outcome::Waits));
         }
     }
-    let circle = table.request(OTHER, 1, lock(Exclusive, 200, 1, 1), Some(1));
+    let circle = table.request(OTHER, 1, lock(Exclusive, 200, 1, 1), Some(1), ANY);
     assert_eq!(circle, Err(Error::WouldDeadlock));
     // An owner without locks may wait for all of them.
-    let last = table.request(OTHER, 300, lock(Exclusive, 0, 0, 300), Some(300));
+    let last = table.request(OTHER, 300, lock(Exclusive, 0, 0, 300), Some(300), ANY);
     assert_eq!(last, Ok(Outcome::Waits));
     table.check();
+}
+
+/// One client leaves ranges and places for waiting requests to others, on however many connections.
+#[test]
+fn a_client_with_many_locks_leaves_some_to_others() {
+    use LockKind::Exclusive;
+    let (one, other) = (ClientKey(1), ClientKey(2));
+    let mut table: Table<u32, u32> = Table::default();
+    let mut ask = |client: ClientKey, n: u64, through: u32, wait: Option<u32>| {
+        table.request(FILE, through, lock(Exclusive, n, 1, through), wait, client)
+    };
+    let half = RANGES_MAX as u64 / 2;
+    for n in 0..half {
+        assert_eq!(ask(one, n, n as u32 / 4096, None), Ok(Outcome::Granted));
+    }
+    assert_eq!(ask(one, half, 100, None), Err(Error::NoMemory));
+    for n in half..half + half / 2 {
+        assert_eq!(ask(other, n, 200 + n as u32 / 4096, None), Ok(Outcome::Granted));
+    }
+    assert_eq!(ask(other, 1 << 40, 300, None), Err(Error::NoMemory));
+    for n in 0..WAITING_MAX as u32 / 2 {
+        assert_eq!(ask(one, half, 100, Some(n)), Ok(Outcome::Waits));
+    }
+    assert_eq!(ask(one, half, 100, Some(9000)), Err(Error::NoMemory));
+    assert_eq!(ask(other, 0, 300, Some(9000)), Ok(Outcome::Waits));
+    table.check();
+    // It may have more when it has given up some.
+    (0..3).for_each(|through| drop(table.close(FILE, through)));
+    let want = lock(Exclusive, 1 << 41, 1, 100);
+    assert_eq!(table.request(FILE, 100, want, None, one), Ok(Outcome::Granted));
+    (0..400).for_each(|through| drop(table.close(FILE, through)));
+    assert!(table.shares.is_empty() && table.files.is_empty());
 }
