@@ -1,11 +1,12 @@
 //! Memory and connections, shared out among the clients of a node.
 //!
 //! *Memory.* Every byte that a connection holds is counted: received, requested, queued and not yet
-//! sent. A connection may hold as much as is free ([`Room`]). One that wants more is queued. Queued
-//! connections take turns to proceed although no memory is left, one at a time, which guarantees
-//! progress; and every connection may have one small request outstanding. Memory that a client
-//! occupies by not sending the rest of a message, or by not receiving responses, is reclaimed while
-//! others wait for it: such connections are closed, the largest first.
+//! sent; and [`HANDLE_BYTES`] for each node and open file. A connection may hold as much as is free
+//! ([`Room`]). One that wants more is queued. Queued connections take turns to proceed although no
+//! memory is left, one at a time, which guarantees progress; and every connection may have one
+//! small request outstanding. Memory that a client occupies by not sending the rest of a message,
+//! or by not receiving responses, is reclaimed while others wait for it: such connections are
+//! closed, the largest first.
 //!
 //! *Files.* Nodes and open files are shared in the same way, among connections and among clients;
 //! each client may hold a few in any case.
@@ -48,6 +49,10 @@ const FED_MAX: usize = 64;
 
 /// Minimum idle time of a connection that is closed for another one.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(1);
+
+/// Memory of a node or open file with its fid or its place of an NFS file, and the longest name,
+/// bytes.
+pub(crate) const HANDLE_BYTES: usize = 640;
 
 /// Number of nodes and open files up to which a connection is not closed for others.
 pub(crate) const HANDLES_FEW: usize = 8;
@@ -151,6 +156,27 @@ impl Admission {
         self.handles_max = most;
     }
 
+    /// Returns the memory counted for all connections, bytes.
+    pub(crate) fn used(&self) -> usize {
+        self.bytes + self.handles * HANDLE_BYTES
+    }
+
+    /// Returns the memory that requests may have in addition, bytes. They leave an eighth to nodes
+    /// and open files, so that few of these never lack memory.
+    fn spare(&self) -> usize {
+        self.bytes_max.saturating_sub(self.bytes + self.set_aside())
+    }
+
+    fn set_aside(&self) -> usize {
+        (self.handles * HANDLE_BYTES).max(self.bytes_max / 8)
+    }
+
+    /// Returns the number of nodes and open files that clients may have in addition.
+    fn free_handles(&self) -> usize {
+        let fit = self.bytes_max.saturating_sub(self.used()) / HANDLE_BYTES;
+        self.handles_max.saturating_sub(self.handles).min(fit)
+    }
+
     /// Returns the number of nodes and open files held by clients.
     pub(crate) fn handles(&self) -> usize {
         self.handles
@@ -197,7 +223,7 @@ impl Admission {
     /// Returns the number of nodes and open files that a client may have in addition.
     fn client_handles(&self, client: ClientKey) -> usize {
         let held = self.client_handles.get(&client).copied().unwrap_or_default();
-        Room::client_handles(self.handles_max.saturating_sub(self.handles), held)
+        Room::client_handles(self.free_handles(), held)
     }
 
     /// Returns the number of connections that wait for memory.
@@ -232,10 +258,10 @@ impl Admission {
     pub(crate) fn room(&self, slot: usize, client: ClientKey) -> Room {
         let first = self.waiting.first_key_value().map(|(_, first)| *first);
         Room {
-            spare: self.bytes_max.saturating_sub(self.bytes),
+            spare: self.spare(),
             reserve: self.bytes_max / 8,
             is_first: self.bytes == 0 || self.turn.or(first) == Some(slot),
-            handles: self.handles_max.saturating_sub(self.handles),
+            handles: self.free_handles(),
             client_handles: self.client_handles(client),
             messages: self.messages,
             piece: (PIECES_BYTES / self.senders.count().max(1)).max(PIECE_MIN),
@@ -290,19 +316,19 @@ impl Admission {
 
     /// Returns the connections to notify of free memory.
     pub(crate) fn feed(&mut self) -> Vec<usize> {
-        if self.waiting.is_empty() || self.bytes >= self.fed_at {
+        if self.waiting.is_empty() || self.used() >= self.fed_at {
             return Vec::new();
         }
-        self.fed_at = self.bytes;
+        self.fed_at = self.used();
         self.waiting.values().take(FED_MAX).copied().collect()
     }
 
     /// Ends a turn of the node: any decrease of the bytes held counts from here.
     pub(crate) fn end_turn(&mut self, now: Instant) {
         if self.fed_at != usize::MAX {
-            self.fed_at = self.fed_at.max(self.bytes);
+            self.fed_at = self.fed_at.max(self.used());
         }
-        let is_short = !self.waiting.is_empty() || self.bytes >= self.bytes_max;
+        let is_short = !self.waiting.is_empty() || self.spare() == 0;
         self.look_at = self.look_at.or(Some(now + LOOK_TIME)).filter(|_| is_short);
         if self.turn.is_some() && self.turn_until.is_none() {
             self.turn_until = Some(now + TURN_TIME);
@@ -346,7 +372,8 @@ impl Admission {
     /// be free as is reserved for small requests, and as much again.
     pub(crate) fn choose(&mut self, mut owing: Vec<(usize, usize)>) -> Vec<usize> {
         owing.sort_unstable_by(|one, other| other.cmp(one));
-        let mut missing = (self.bytes + self.bytes_max / 4).saturating_sub(self.bytes_max);
+        let wanted = self.bytes + self.set_aside() + self.bytes_max / 4;
+        let mut missing = wanted.saturating_sub(self.bytes_max);
         let mut chosen = Vec::new();
         for (bytes, slot) in owing {
             if missing == 0 || bytes < CUT_MIN {
@@ -484,7 +511,7 @@ mod tests {
     fn turns_are_given_one_at_a_time_and_end() {
         let at = |millis: u64| Instant(millis * 1_000_000);
         let mut books = Admission::new(ALL);
-        assert!(books.room(1, ONE).is_first && books.room(1, ONE).spare == ALL);
+        assert!(books.room(1, ONE).is_first && books.room(1, ONE).spare == ALL / 8 * 7);
         books.count(9, 0, ALL);
         assert!(!books.room(1, ONE).is_first && books.room(1, ONE).spare == 0);
         books.set_waiting(2, true, 0);
@@ -544,7 +571,7 @@ mod tests {
     fn the_largest_that_owe_end_first_and_no_more_than_needed() {
         let mut books = Admission::new(4 * ALL);
         books.count(9, 0, 4 * ALL);
-        let (half, most, some) = (ALL / 2, ALL * 9 / 10, ALL * 6 / 10);
+        let (half, most, some) = (ALL / 2, ALL * 9 / 10, ALL * 7 / 10);
         assert_eq!(books.choose(vec![(half, 1), (most, 2), (some, 3)]), [2, 3]);
         assert!(books.choose(vec![(100, 1)]).is_empty(), "that would free nothing");
         // When hardly more than the reserve is left, a large request of another connection still
@@ -553,10 +580,34 @@ mod tests {
         books.count(9, 4 * ALL, little);
         assert!(!books.room(1, ONE).fits(0, ALL / 2));
         assert_eq!(books.choose(vec![(half, 1)]), [1]);
-        books.count(9, little, 3 * ALL);
+        books.count(9, little, 2 * ALL + ALL / 2);
         assert!(books.room(1, ONE).fits(0, ALL / 2));
         assert!(books.choose(vec![(half, 1)]).is_empty(), "there is room");
         assert_eq!(books.ended(), 3);
+    }
+
+    #[test]
+    fn nodes_and_open_files_are_counted_in_the_memory() {
+        let mut books = Admission::new(800 * HANDLE_BYTES);
+        books.set_handles_max(usize::MAX);
+        let all = books.room(1, ONE);
+        assert_eq!((all.spare, all.handles), (700 * HANDLE_BYTES, 800));
+        // Few take nothing from requests, and have memory beside them.
+        books.count_handles(ONE, 0, 100);
+        assert_eq!(books.room(1, ONE).spare, all.spare);
+        books.count(1, 0, 600 * HANDLE_BYTES);
+        assert_eq!(
+            (books.room(2, ONE).spare, books.room(2, ONE).handles),
+            (100 * HANDLE_BYTES, 100)
+        );
+        books.count_handles(ONE, 100, 150);
+        assert_eq!((books.room(2, ONE).spare, books.room(2, ONE).handles), (50 * HANDLE_BYTES, 50));
+        assert_eq!(books.used(), 750 * HANDLE_BYTES);
+        // They are given back with the handles.
+        books.count_handles(ONE, 150, 0);
+        books.count(1, 600 * HANDLE_BYTES, 0);
+        assert_eq!((books.used(), books.room(1, ONE)), (0, all));
+        books.check();
     }
 
     #[test]

@@ -393,9 +393,11 @@ impl Node {
 
     /// Returns the number of nodes and open files that clients of this node may hold together: its
     /// share of the smallest tree's limit, less a sixteenth that is reserved for requests in
-    /// progress.
+    /// progress, and no more than fit into half of the memory.
     fn handles_share(&self) -> usize {
-        self.export.limits.handles.min(self.files_shared()) / 16 * 15 / self.config.sharers.max(1)
+        let all = self.export.limits.handles.min(self.files_shared()) / 16 * 15;
+        let fit = self.config.bytes_max / 2 / admission::HANDLE_BYTES;
+        (all / self.config.sharers.max(1)).min(fit)
     }
 }
 

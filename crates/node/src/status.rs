@@ -131,7 +131,7 @@ impl Report {
         }
         self.queues.extend([
             ("connections", node.connections.len(), node.config.connections_max),
-            ("bytes", node.admission.bytes(), node.config.bytes_max),
+            ("bytes", node.admission.used(), node.config.bytes_max),
             ("starved", node.admission.waiting(), node.config.connections_max),
         ]);
         if !node.is_home() {

@@ -150,8 +150,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N")]
     pub(crate) connections_max: Option<usize>,
 
-    /// Memory for requests and unsent responses of all connections, MiB; at the limit, requests
-    /// wait and stalled clients are disconnected [default: 512]
+    /// Memory for requests, unsent responses, fids and open files of all connections, MiB; at the
+    /// limit, requests wait and stalled clients are disconnected [default: 512]
     #[arg(long, value_name = "MIB")]
     pub(crate) memory_max: Option<usize>,
 

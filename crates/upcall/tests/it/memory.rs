@@ -218,3 +218,17 @@ fn unfinished_uploads_leave_open_files_to_other_clients() {
     drop(uploads);
     assert_eq!(server.end(), Some(0));
 }
+
+/// Fids and open files are counted in the memory: half of it holds 819 of them.
+#[test]
+fn fids_and_open_files_stay_within_the_memory() {
+    let dir = Scratch::new("fids");
+    std::fs::write(dir.path().join("small"), "well\n").unwrap();
+    let server = Server::start(dir.path(), &["--memory-max", "1"]);
+    let mut client = Client::connect(server.ninep());
+    let opened = client.hold("/small", 1000);
+    assert!((100..410).contains(&opened), "{opened} files were opened");
+    expect_served(&server);
+    drop(client);
+    assert_eq!(server.end(), Some(0));
+}
