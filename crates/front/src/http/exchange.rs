@@ -136,9 +136,7 @@ impl Context<'_> {
             return self.refuse(refusal);
         }
         if !self.session.lets_hold(&request) {
-            let refusal = status(Error::TooManyOpen);
-            let has_body = request.body != Body::None;
-            return if has_body { self.refuse(refusal) } else { self.fail(refusal) };
+            return self.refuse(status(Error::TooManyOpen));
         }
         let writes = web.write;
         if self.session.last_byte_came && self.needs_client(&request) {

@@ -30,9 +30,11 @@ impl Session {
         self.quota = self.quota.min(self.messages);
     }
 
-    /// Returns whether the client may have the nodes and open files that a request needs.
+    /// Returns whether the client may have the nodes and open files that a request needs. Only
+    /// uploads, which last as long as the client likes, are limited; others may use those that are
+    /// reserved for requests in progress.
     pub(super) fn lets_hold(&self, request: &Request) -> bool {
-        request.method == Method::Options || self.handles() + HANDLES <= self.handles_max
+        request.method != Method::Put || self.handles() + HANDLES <= self.handles_max
     }
 
     /// Returns whether a request waits for memory alone: never, because a response proceeds in

@@ -263,21 +263,20 @@ fn a_long_path_counts_as_several_requests_of_a_turn() {
 }
 
 #[test]
-fn a_request_needs_room_for_its_nodes_and_open_files() {
+fn an_upload_needs_room_for_its_nodes_and_open_files() {
     let mut lab = Lab::new();
     let room = |client_handles| Room { client_handles, ..Room::ALL };
-    lab.session.set_room(room(HANDLES - 1));
-    lab.get("");
-    lab.say("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let put = "PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n";
     lab.session.set_room(room(HANDLES));
-    lab.get("");
+    lab.say(put);
     assert_eq!(lab.session.handles(), HANDLES);
-    lab.answer(fetched(3, 3, None));
+    let mut lab = Lab { text: lab.text, ..Lab::new() };
     lab.session.set_room(room(HANDLES - 1));
-    lab.say("PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n");
+    lab.get("");
+    lab.answer(fetched(3, 3, None));
+    lab.say(put);
     expect![[r#"
-        GET /f HTTP/1.1: say "503 Service Unavailable" +35
-        OPTIONS * HTTP/1.1: say "204 No Content" +0
+        PUT /f HTTP/1.1: ask 0 Walk
         GET /f HTTP/1.1: ask 0 Fetch
         <- Fetched: say "200 OK" +3
         PUT /f HTTP/1.1: say "503 Service Unavailable" +35, finish
