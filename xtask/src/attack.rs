@@ -1,7 +1,8 @@
 //! `cargo xtask attack [KIND] [--attackers N] [--seconds S] [--server NAME] [--record]`:
 //! denial-of-service attacks, with a healthy client measured at the same time.
 //!
-//! Each kind of attack has a server of its own with `--memory-max 64`. One healthy client reads a
+//! Each kind of attack has a server of its own with `--memory-max 64`, which serves a directory, or
+//! also a volume and another server. One healthy client reads a
 //! file over 9P and another gets it over HTTP, each on a kept connection. New clients connect and
 //! get it as well; their times are in columns of their own, because they wait in the kernel's
 //! accept queue behind attackers that connect. The healthy clients are measured alone, then during
@@ -24,14 +25,16 @@
 mod fuse;
 pub(crate) mod healthy;
 mod kinds;
+mod nfs;
 mod programs;
+mod spaces;
 
 use crate::report::Report;
 use crate::server::{self, Kind as Program, Server};
 use crate::sh;
 use anyhow::{Context, Result, bail, ensure};
 use healthy::Times;
-use kinds::{KINDS, Kind};
+use kinds::Kind;
 use std::cell::Cell;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
@@ -64,6 +67,7 @@ const DEEP: usize = 992;
 pub(crate) struct Target {
     ninep: u16,
     http: u16,
+    nfs: u16,
     /// Whether the attacks are over.
     over: AtomicBool,
     /// Attackers whose attack has begun or was refused.
@@ -94,7 +98,7 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
             "--seconds" => extent.time = Duration::from_secs(value().parse().context("--seconds")?),
             "--server" => program = Program::named(value()).context("--server uring|threads")?,
             "--record" => record = true,
-            name if KINDS.iter().any(|kind| kind.name == name) => names.push(name),
+            name if kinds::all().any(|kind| kind.name == name) => names.push(name),
             other => bail!("no attack {other}; there are: {}", names_of_all()),
         }
     }
@@ -106,7 +110,7 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
     let mut rows = vec![HEAD.to_string()];
     println!("{HEAD}");
     let mut all = true;
-    for kind in KINDS.iter().filter(|kind| names.is_empty() || names.contains(&kind.name)) {
+    for kind in kinds::all().filter(|kind| names.is_empty() || names.contains(&kind.name)) {
         if kind.mounts && !rustix::process::geteuid().is_root() {
             println!("| {} | not run: only root may mount |", kind.name);
             continue;
@@ -123,7 +127,7 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
 }
 
 fn names_of_all() -> String {
-    KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
+    kinds::all().map(|kind| kind.name).collect::<Vec<_>>().join(", ")
 }
 
 /// Runs the suite: all kinds, briefly.
@@ -135,7 +139,7 @@ pub(crate) fn suite(report: &mut Report, program: Program) -> Result<()> {
     crate::bench::more_files();
     let ground = Ground::new(program, false)?;
     let extent = Extent { attackers: 50, time: Duration::from_millis(1000) };
-    for kind in KINDS {
+    for kind in kinds::all() {
         let name = format!("attack/{}", kind.name);
         if kind.mounts && !rustix::process::geteuid().is_root() {
             report.skip(&name, "only root may mount");
@@ -155,7 +159,11 @@ struct Ground {
     dir: PathBuf,
     program: Program,
     ports: (u16, u16),
+    nfs: u16,
     replica: PathBuf,
+    /// Names file of a server with a volume that mounts another server, and that server.
+    space: PathBuf,
+    _far: Server,
     /// A server of one file that is not attacked.
     control: Option<Server>,
 }
@@ -178,31 +186,42 @@ impl Ground {
             std::fs::write(dir.join("many").join(format!("entry-{number:06}-with-a-name")), "")?;
         }
         chain(&dir.join("links"))?;
-        let ports = (server::free_port()?, server::free_port()?);
+        let (ports, nfs) = ((server::free_port()?, server::free_port()?), server::free_port()?);
+        let far = Server::start(program, &quiet, &[])?;
+        let space = spaces::names_file(&base, &dir, far.ninep)?;
         let mut init = Command::new(server::binary());
         init.args(["replica", "init", "sheet", "--type", "sheet", "--size", "1G", "--members"]);
         sh::read(init.arg(format!("127.0.0.1:{}", ports.0)).arg("--dir").arg(&base))?;
-        Ok(Ground { replica: base.join("sheet.1.replica"), dir, program, ports, control })
+        let replica = base.join("sheet.1.replica");
+        Ok(Ground { replica, dir, program, ports, nfs, space, _far: far, control })
     }
 
-    fn serve(&self, threads: usize) -> Result<Server> {
+    fn serve(&self, kind: &Kind) -> Result<Server> {
         let (memory, replica) = (MEMORY_MAX.to_string(), self.replica.display().to_string());
         // The files belong to the user of this process.
         let uid = rustix::process::geteuid().as_raw().to_string();
-        let mut extra = vec!["--memory-max", &memory, "--replica", &replica, "--as", &uid];
+        let nfs = format!("127.0.0.1:{}", self.nfs);
+        let mut extra = vec!["--memory-max", &memory, "--as", &uid, "--nfs", &nfs];
         let storelets = kinds::STORELETS_MIB.to_string();
-        let threads = threads.to_string();
+        let threads = kind.threads.to_string();
         extra.extend(["--storelet-memory", &storelets, "--http-write", "--threads", &threads]);
+        let cache = spaces::CACHE_MIB.to_string();
+        if kind.has_space {
+            extra.extend(["--cache", &cache]);
+            return Server::start_space(self.program, &self.space, &extra);
+        }
+        extra.extend(["--replica", &replica]);
         Server::start_at(self.program, &self.dir, self.ports, &extra)
     }
 
     /// Measures a healthy client alone, then beside the attackers.
     fn run(&self, kind: &Kind, extent: Extent) -> Result<Row> {
         let mount = kind.mounts.then(|| fuse::Fuse::mount(&self.dir.join("hung")));
-        let mut server = self.serve(kind.threads)?;
+        let mut server = self.serve(kind)?;
         let target = Target {
             ninep: server.ninep,
             http: server.http,
+            nfs: self.nfs,
             over: AtomicBool::new(false),
             armed: AtomicUsize::new(0),
             effects: AtomicUsize::new(0),
@@ -224,7 +243,7 @@ impl Ground {
             drop(mount);
             // Ends the wait of attackers that still expect a reply from the server.
             server.kill()?;
-            closed(&[server.ninep, server.http])?;
+            closed(&[server.ninep, server.http, self.nfs])?;
             ensure!(lives, "the server died: {}", sh::tail(&server.said(), 800));
             Ok((watched?, control?))
         })?;

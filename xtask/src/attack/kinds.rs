@@ -12,6 +12,8 @@ pub(super) struct Kind {
     pub(super) name: &'static str,
     /// Description, behind "100 clients".
     pub(super) does: &'static str,
+    /// Whether the server has a volume at `vol`, and another server at `far`.
+    pub(super) has_space: bool,
     /// Whether it needs a hanging mount.
     pub(super) mounts: bool,
     /// Threads of the server.
@@ -24,9 +26,10 @@ pub(super) struct Kind {
     pub(super) attack: fn(&Target, usize) -> Result<()>,
 }
 
-const PLAIN: Kind = Kind {
+pub(super) const PLAIN: Kind = Kind {
     name: "",
     does: "",
+    has_space: false,
     mounts: false,
     threads: 1,
     memory_kib: 0,
@@ -47,8 +50,8 @@ const MODULES_KIB: u64 = (256 + 256) << 10;
 const SERVICE_FILES_KIB: u64 = 16 << 10;
 
 /// Idle connections held by each attacker, and by all attackers.
-const IDLE_EACH: usize = 95;
-const IDLE_ALL: u64 = 20_000;
+pub(super) const IDLE_EACH: usize = 95;
+pub(super) const IDLE_ALL: u64 = 20_000;
 
 /// Ranges locked by each attacker, and conflicting lock requests left pending.
 const LOCKS: u64 = 600;
@@ -60,20 +63,25 @@ const OPENS: u32 = 5_000;
 /// Extents of each file that is freed.
 const EXTENTS: u64 = 500;
 
-const TLOPEN: u8 = 12;
-const TLCREATE: u8 = 14;
+pub(super) const TLOPEN: u8 = 12;
+pub(super) const TLCREATE: u8 = 14;
 const TXATTRCREATE: u8 = 32;
 const TREADDIR: u8 = 40;
 const TLOCK: u8 = 52;
 const TVERSION: u8 = 100;
 const TATTACH: u8 = 104;
-const TREMOVE: u8 = 122;
-const TWALK: u8 = 110;
-const TREAD: u8 = 116;
-const TWRITE: u8 = 118;
-const TCLUNK: u8 = 120;
+pub(super) const TREMOVE: u8 = 122;
+pub(super) const TWALK: u8 = 110;
+pub(super) const TREAD: u8 = 116;
+pub(super) const TWRITE: u8 = 118;
+pub(super) const TCLUNK: u8 = 120;
 
-pub(super) const KINDS: &[Kind] = &[
+/// Returns all kinds.
+pub(super) fn all() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter().chain(super::nfs::KINDS).chain(super::spaces::KINDS)
+}
+
+const KINDS: &[Kind] = &[
     Kind {
         name: "unfinished-writes",
         does: "clients leave a 9P write of 1 MiB without its last byte",
@@ -279,17 +287,22 @@ pub(super) const KINDS: &[Kind] = &[
 ];
 
 /// A connection that is written to and never read.
-struct Mute(TcpStream);
+pub(super) struct Mute(TcpStream);
 
 impl Mute {
-    fn connect(port: u16) -> Result<Mute> {
+    pub(super) fn connect(port: u16) -> Result<Mute> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nonblocking(true)?;
         Ok(Mute(stream))
     }
 
+    /// Stops reading from a nonblocking connection.
+    pub(super) fn of(stream: TcpStream) -> Mute {
+        Mute(stream)
+    }
+
     /// Sends as much as the socket accepts now; returns the rest.
-    fn push<'a>(&mut self, mut bytes: &'a [u8]) -> Result<&'a [u8]> {
+    pub(super) fn push<'a>(&mut self, mut bytes: &'a [u8]) -> Result<&'a [u8]> {
         while !bytes.is_empty() {
             match self.0.write(bytes) {
                 Ok(count) => bytes = &bytes[count..],
@@ -309,7 +322,7 @@ impl Mute {
     }
 
     /// Returns whether the connection is still open.
-    fn lives(&self) -> bool {
+    pub(super) fn lives(&self) -> bool {
         let mut byte = [0];
         match self.0.peek(&mut byte) {
             Ok(count) => count > 0,
