@@ -212,16 +212,16 @@ impl Changes {
 /// Maximum number of queued invalidations; beyond it everything is invalidated.
 const QUEUE_MAX: usize = 8192;
 
-/// What to invalidate.
+/// Part of the kernel's caches to invalidate.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outdated {
-    /// What a report says.
+    /// The files of a report.
     Report(Report),
     /// Attributes and pages of a node.
     Node(u64),
     /// A name in a directory.
     Entry(u64, Vec<u8>),
-    /// All that was cached.
+    /// Everything.
     All,
 }
 

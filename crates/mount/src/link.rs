@@ -333,8 +333,8 @@ impl Link {
         }
     }
 
-    /// Waits until there is another connection than the one with this number. Returns `false` at the
-    /// end of the mount.
+    /// Waits until there is another connection than this one. Returns `false` at the end of the
+    /// mount.
     pub(crate) fn wait_for_other(&self, number: u64) -> bool {
         let state = lock(&self.state);
         let waits = |state: &mut State| match state {

@@ -197,8 +197,8 @@ impl Options {
         })
     }
 
-    /// Returns the use of reports. Caches of several users are shared, so a user could see what only
-    /// another one may, unless the kernel checks permissions.
+    /// Returns the use of reports. Users share a cache: one could see what only another one may,
+    /// unless the kernel checks permissions.
     fn watches(&self) -> Watch {
         let is_shared = self.allow_other && !self.kernel_checks();
         let is_excluded = is_shared || self.cache == Cache::None || self.attr_timeout.is_some();

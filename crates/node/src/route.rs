@@ -21,7 +21,7 @@ use std::sync::Arc;
 use storelet::{Storelets, worker};
 use tree::host::Host;
 use tree::remote::Remote;
-use tree::{Input as TreeInput, Output as TreeOutput, RequestId};
+use tree::{AsClient, Input as TreeInput, Output as TreeOutput, RequestId};
 
 /// Kind in the ids of a listener's operations.
 const LISTENER: u16 = 0xfff0;
@@ -223,7 +223,8 @@ impl Node {
             | TreeInput::Abandon(_)
             | TreeInput::Done(..)
             | TreeInput::Rendered(..)
-            | TreeInput::Commanded(..) => ClientKey::NOBODY,
+            | TreeInput::Commanded(..)
+            | TreeInput::Answered(..) => ClientKey::NOBODY,
         };
         self.trees.step(tree, now, client, input, &mut out);
         self.deliver_trees(now, tree, &mut out, ops);
@@ -256,15 +257,15 @@ impl Node {
                     self.messages.push_back(Message::Changes(changes::Input::Cancel(ticket)));
                 }
                 TreeOutput::Render(ticket, topic) => self.survey(now, ticket, topic, ops),
-                TreeOutput::Ask(number, request) => {
-                    let input = names::Input::Ask(Node::of_watch(number), request);
+                TreeOutput::AsClient(output) => {
+                    let input = match output {
+                        AsClient::Ask(number, request) => {
+                            names::Input::Ask(Node::of_watch(number), request)
+                        }
+                        AsClient::Release(node) => names::Input::Release(node),
+                        AsClient::Close(open) => names::Input::Close(open),
+                    };
                     self.messages.push_back(Message::Names(input));
-                }
-                TreeOutput::Release(node) => {
-                    self.messages.push_back(Message::Names(names::Input::Release(node)));
-                }
-                TreeOutput::Close(open) => {
-                    self.messages.push_back(Message::Names(names::Input::Close(open)));
                 }
             }
         }

@@ -9,9 +9,7 @@
 
 mod rig;
 
-use base::op::{
-    ClientKey, Detail, Done, File, NOBODY, Op, PathDone, PathOp, Replacement, Who,
-};
+use base::op::{ClientKey, Detail, Done, File, NOBODY, Op, PathDone, PathOp, Replacement, Who};
 use base::{Access, Caller, Error, Expected, Kind, Reactor, SetStat, SetTime, Time};
 use rig::{READ_WRITE, is_root, mode_of, name, on_both, user};
 use std::fs;

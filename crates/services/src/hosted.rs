@@ -778,14 +778,10 @@ impl Hosted {
                         self.step_remote(now, id, input, out);
                     }
                 }
-                Output::Render(..)
+                other @ (Output::Render(..)
                 | Output::Command { .. }
                 | Output::CancelCommand(_)
-                | Output::Ask(..)
-                | Output::Release(_)
-                | Output::Close(_) => {
-                    unreachable!("a remote tree has no service files")
-                }
+                | Output::AsClient(_)) => unreachable!("{other:?} of a remote tree"),
             }
         }
     }

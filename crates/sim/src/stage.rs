@@ -157,9 +157,7 @@ impl Stage {
                 Output::Render(..)
                 | Output::Command { .. }
                 | Output::CancelCommand(_)
-                | Output::Ask(..)
-                | Output::Release(_)
-                | Output::Close(_) => {
+                | Output::AsClient(_) => {
                     unreachable!("no file here is rendered")
                 }
             }

@@ -30,5 +30,5 @@ mod watches;
 pub use change::{Change, Changes};
 pub use locks::FileKey;
 pub use request::{
-    Ask, Id, Input, NodeId, OpenId, Output, Refusal, Reply, Request, RequestId, Topic,
+    AsClient, Ask, Id, Input, NodeId, OpenId, Output, Refusal, Reply, Request, RequestId, Topic,
 };

@@ -128,11 +128,18 @@ pub enum Output {
     },
     /// Nobody waits for the result of this command any longer; it follows nevertheless, and soon.
     CancelCommand(u64),
-    /// A request of the tree to the name space; the reply has the same number.
+    /// The tree is itself a client of the name space.
+    AsClient(AsClient),
+}
+
+/// An output of a tree as a client of the name space.
+#[derive(Debug)]
+pub enum AsClient {
+    /// A request; the reply ([`Input::Answered`]) has the same number.
     Ask(u64, Request),
-    /// A node of a reply to such a request is released.
+    /// A node of a reply is released.
     Release(NodeId),
-    /// An open file of such a reply is closed.
+    /// An open file of a reply is closed.
     Close(OpenId),
 }
 

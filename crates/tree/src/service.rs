@@ -343,9 +343,7 @@ impl Service {
         let result = step(&mut self.watches, &mut outputs);
         out.extend(outputs.into_iter().map(|output| match output {
             watches::Output::Reply(id, reply) => Output::Reply(id, reply),
-            watches::Output::Ask(watch, request) => Output::Ask(watch as u64, request),
-            watches::Output::Release(node) => Output::Release(node),
-            watches::Output::Close(open) => Output::Close(open),
+            watches::Output::AsClient(output) => Output::AsClient(output),
         }));
         result
     }

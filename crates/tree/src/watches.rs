@@ -14,7 +14,7 @@ mod paths;
 mod tests;
 
 use crate::change::Change;
-use crate::request::{NodeId, OpenId, Reply, Request, RequestId};
+use crate::request::{AsClient, NodeId, Reply, Request, RequestId};
 use base::{Buf, Caller, Error, Instant};
 pub(crate) use log::BYTES_MAX;
 use log::Log;
@@ -55,10 +55,8 @@ const ALL: &[u8] = b"*";
 pub(crate) enum Output {
     /// The reply to a read.
     Reply(RequestId, Result<Reply, Error>),
-    /// Send the request of a watch to the name space; [`Watches::answered`] follows.
-    Ask(usize, Request),
-    Release(NodeId),
-    Close(OpenId),
+    /// A request of a watch, after which [`Watches::answered`] follows, or its releases.
+    AsClient(AsClient),
 }
 
 /// A read that waits for changes.
@@ -321,11 +319,14 @@ impl Watches {
 
     fn pass(&self, number: usize, outputs: Vec<paths::Output>, out: &mut Vec<Output>) {
         let caller = &self.watches[number].caller;
-        out.extend(outputs.into_iter().map(|output| match output {
-            paths::Output::Ask(ask) => Output::Ask(number, Request { caller: caller.clone(), ask }),
-            paths::Output::Release(node) => Output::Release(node),
-            paths::Output::Close(open) => Output::Close(open),
-        }));
+        let outputs = outputs.into_iter().map(|output| match output {
+            paths::Output::Ask(ask) => {
+                AsClient::Ask(number as u64, Request { caller: caller.clone(), ask })
+            }
+            paths::Output::Release(node) => AsClient::Release(node),
+            paths::Output::Close(open) => AsClient::Close(open),
+        });
+        out.extend(outputs.map(Output::AsClient));
     }
 
     /// Continues the watches with something new, and those whose time has come.

@@ -81,9 +81,7 @@ impl Lab {
                     other @ (Output::Render(..)
                     | Output::Command { .. }
                     | Output::CancelCommand(_)
-                    | Output::Ask(..)
-                    | Output::Release(_)
-                    | Output::Close(_)) => panic!("{other:?}"),
+                    | Output::AsClient(_)) => panic!("{other:?}"),
                 }
             }
         }

@@ -183,9 +183,7 @@ impl RemoteClient {
                 Output::Render(..)
                 | Output::Command { .. }
                 | Output::CancelCommand(_)
-                | Output::Ask(..)
-                | Output::Release(_)
-                | Output::Close(_) => {
+                | Output::AsClient(_) => {
                     panic!("no file here is rendered")
                 }
             }

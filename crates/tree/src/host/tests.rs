@@ -56,9 +56,7 @@ fn show(output: &Output) -> String {
         Output::Render(ticket, topic) => format!("render {ticket} {topic:?}"),
         Output::Command { ticket, .. } => format!("command {ticket}"),
         Output::CancelCommand(ticket) => format!("cancel command {ticket}"),
-        Output::Ask(number, _) => format!("ask {number}"),
-        Output::Release(node) => format!("release {}", node.0),
-        Output::Close(open) => format!("close {}", open.0),
+        Output::AsClient(output) => format!("{output:?}"),
     }
 }
 

@@ -138,9 +138,7 @@ impl Lab {
                 Output::Render(..)
                 | Output::Command { .. }
                 | Output::CancelCommand(_)
-                | Output::Ask(..)
-                | Output::Release(_)
-                | Output::Close(_) => {
+                | Output::AsClient(_) => {
                     unreachable!("nothing is rendered")
                 }
             }

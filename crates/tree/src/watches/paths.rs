@@ -14,7 +14,7 @@ use super::{ENTRIES_MAX, LINES_MAX};
 use crate::change::Change;
 use crate::locks::FileKey;
 use crate::request::{Ask, NodeId, OpenId, Reply};
-use base::op::Entry;
+use base::op::{Detail, Entry};
 use base::{Access, Error, Kind, Name, Stat};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
@@ -382,7 +382,7 @@ impl Paths {
             out.push(Output::Close(open));
             return self.is_watching(place);
         }
-        out.push(Output::Ask(Ask::List { open, cookie: 0, bytes_max: LIST, with_stat: false }));
+        out.push(Output::Ask(Ask::List { open, cookie: 0, bytes_max: LIST, detail: Detail::Name }));
         self.doing = Some(Doing::Listing { place, open, seen: BTreeMap::new() });
     }
 
@@ -413,7 +413,12 @@ impl Paths {
             return self.fail(place, Error::TooManyOpen, log, out);
         }
         if let Some(cookie) = cookie {
-            out.push(Output::Ask(Ask::List { open, cookie, bytes_max: LIST, with_stat: false }));
+            out.push(Output::Ask(Ask::List {
+                open,
+                cookie,
+                bytes_max: LIST,
+                detail: Detail::Name,
+            }));
             self.doing = Some(Doing::Listing { place, open, seen });
             return;
         }

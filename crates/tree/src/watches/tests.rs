@@ -2,7 +2,7 @@
 
 use super::log::CHANGES_MAX;
 use super::*;
-use crate::request::Ask;
+use crate::request::{Ask, OpenId};
 use base::op::Entry;
 use base::{Kind as FileKind, Name, Stat, User};
 use std::collections::BTreeMap;
@@ -129,6 +129,7 @@ impl World {
                     kind: self.stat(*inode).kind,
                     name: name.clone(),
                     stat: None,
+                    handle: None,
                 };
                 // A few at a time.
                 let part = entries.iter().enumerate().skip(*cookie as usize).take(3);
@@ -141,11 +142,13 @@ impl World {
     fn take(&mut self, out: Vec<Output>) {
         for output in out {
             match output {
-                Output::Ask(watch, request) => self.asked.push_back((watch, request)),
-                Output::Release(node) => {
+                Output::AsClient(AsClient::Ask(watch, request)) => {
+                    self.asked.push_back((watch as usize, request));
+                }
+                Output::AsClient(AsClient::Release(node)) => {
                     self.nodes.remove(&node.0).expect("it was handed out");
                 }
-                Output::Close(open) => {
+                Output::AsClient(AsClient::Close(open)) => {
                     self.opens.remove(&open.0).expect("it was handed out");
                 }
                 Output::Reply(_, Ok(Reply::Data(data))) => self.said.extend_from_slice(&data),

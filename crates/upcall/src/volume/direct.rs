@@ -75,9 +75,7 @@ impl Direct {
                     Output::Render(..)
                     | Output::Command { .. }
                     | Output::CancelCommand(_)
-                    | Output::Ask(..)
-                    | Output::Release(_)
-                    | Output::Close(_) => {
+                    | Output::AsClient(_) => {
                         unreachable!("no file of a volume is rendered")
                     }
                 }
@@ -117,9 +115,7 @@ impl Direct {
                     Output::Render(..)
                     | Output::Command { .. }
                     | Output::CancelCommand(_)
-                    | Output::Ask(..)
-                    | Output::Release(_)
-                    | Output::Close(_) => {
+                    | Output::AsClient(_) => {
                         unreachable!("no file of a volume is rendered")
                     }
                 }

@@ -55,7 +55,7 @@ fn questions(server: &Server) -> Result<u64> {
     Ok(counts.iter().sum())
 }
 
-/// Waits until files can be looked at without a question: reports of earlier changes may still come.
+/// Waits until files can be looked at without a question, after the reports of earlier changes.
 fn until_cached(server: &Server, mut look: impl FnMut() -> bool) -> Result<()> {
     until("a look without questions", || {
         let before = questions(server);
