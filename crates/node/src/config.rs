@@ -83,6 +83,16 @@ pub enum Served {
 }
 
 impl Served {
+    /// Returns its path on the host, or its name.
+    pub(crate) fn path(&self) -> &[u8] {
+        match self {
+            Served::Directory { path, .. }
+            | Served::Volume { path, .. }
+            | Served::Remote { path, .. } => path,
+            Served::Skeleton { .. } => &[],
+        }
+    }
+
     /// Returns the file that was opened for it.
     pub(crate) fn file(&self) -> Option<File> {
         match self {

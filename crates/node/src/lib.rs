@@ -205,11 +205,7 @@ impl Node {
     /// Creates a node that starts with its first turn, which should be empty, and accepts clients
     /// when all `joins` are made or have failed, one after the other.
     pub fn new(config: Config, served: Served, joins: Vec<Join>) -> Node {
-        let path = match &served {
-            Served::Directory { path, .. } | Served::Volume { path, .. } => path.clone(),
-            Served::Remote { path, .. } => path.clone(),
-            Served::Skeleton { .. } => Vec::new(),
-        };
+        let path = served.path().to_vec();
         let main = mounted_tree::open(MAIN, served, &config);
         let (service, storelets, hidden) = hidden(&*main, &config);
         let (root, root_stat) = (main.root(), main.root_stat());

@@ -104,7 +104,7 @@ pub enum Input {
     Rendered(u64, Vec<u8>),
     /// The result of an [`Output::Command`].
     Commanded(u64, Result<(), Refusal>),
-    /// The reply to an [`Output::Ask`] with the same number.
+    /// The reply to an [`AsClient::Ask`] with the same number.
     Answered(u64, Result<Reply, Error>),
 }
 
