@@ -8,8 +8,8 @@
 //! | `upcall-VERSION-oci.tar` | container image, for `podman load` and `docker load` |
 //! | `SHA256SUMS` | their checksums |
 //!
-//! One program is in all of them. `--quick` takes it from the profile of the tests instead of
-//! `dist`, which shows that packages work, and is not for users. The target of Rust and the
+//! One program is in all of them. With `--quick` it is not optimised, which shows that packages
+//! work, and is not for users. The target of Rust and the
 //! Debian package `musl-tools` are installed when missing.
 //!
 //! The packages depend on the sources, the compiler and `SOURCE_DATE_EPOCH` only, which is by
@@ -111,11 +111,11 @@ pub(crate) fn build(quick: bool) -> Result<Packages> {
 /// Builds the static program and returns its path.
 fn program(quick: bool) -> Result<PathBuf> {
     prepare()?;
-    let profile = if quick { "dev" } else { "dist" };
+    let profile = if quick { "quick" } else { "dist" };
     let mut cargo = sh::cargo(&["build", "--quiet", "--locked", "--profile", profile]);
     cargo.args(["--target", TARGET, "-p", "upcall", "--bin", "upcall"]);
     if quick {
-        cargo.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "false");
+        cargo.env("CARGO_INCREMENTAL", "0");
     } else {
         let home = std::env::var("CARGO_HOME").map(PathBuf::from).ok();
         let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
@@ -126,9 +126,8 @@ fn program(quick: bool) -> Result<PathBuf> {
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"));
     }
     sh::run(&mut cargo)?;
-    let dir = if quick { "debug" } else { "dist" };
     let program = sh::scratch("dist-program")?.join("upcall");
-    let built = sh::target().join(TARGET).join(dir).join("upcall");
+    let built = sh::target().join(TARGET).join(profile).join("upcall");
     sh::read(Command::new("strip").arg("-o").arg(&program).arg(built))?;
     elf::expect_static(&fs::read(&program)?)
         .with_context(|| format!("{} is not a static program", program.display()))?;

@@ -5,8 +5,7 @@
 //! There is no systemd in these roots. The service is started by a launcher that reads the unit:
 //! its command, user and directories, without privileges, with a socket for notifications; sockets
 //! are activated by `systemd-socket-activate`. Where systemd runs on this machine, it also starts
-//! the service with all options of the unit. Without `--long` the program is that of the tests'
-//! profile.
+//! the service with all options of the unit. Without `--long` the program is not optimised.
 
 mod launch;
 mod unit;
