@@ -18,7 +18,7 @@ const XATTR_REPLACE: u32 = 2;
 impl Session {
     fn attributes(&self, node: u64, attr: &Attr) -> Answer {
         lock(&self.nodes).show(node, &attr.shown);
-        Answer::bytes(attr_reply(self.attributes_valid(&attr.shown), &attr.shown))
+        Answer::bytes(attr_reply(self.attributes_valid(attr), &attr.shown))
     }
 
     /// Returns the fid to be used for attributes: the open one if the kernel names it.

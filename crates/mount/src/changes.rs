@@ -51,9 +51,10 @@ pub(crate) struct Report {
 /// Line of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Line {
-    /// Whether all changes are reported, and with names.
+    /// Whether all changes are reported, whether there are unions, and names of entries.
     Begin {
         complete: bool,
+        unions: bool,
         names: bool,
     },
     Report(Report),
@@ -73,7 +74,8 @@ impl Line {
         let is = |key: &str| value[key].as_bool().unwrap_or(false);
         let what = match value["change"].as_str()? {
             "watching" => {
-                return Some(Line::Begin { complete: is("complete"), names: is("names") });
+                let [complete, unions, names] = ["complete", "unions", "names"].map(is);
+                return Some(Line::Begin { complete, unions, names });
             }
             "lost" => return Some(Line::Lost),
             "entry" => What::Entry,
@@ -166,7 +168,8 @@ impl Changes {
         let mut state = lock(&self.0);
         let was_active = state.is_active;
         (state.is_active, state.has_names) = (complete, names);
-        if was_active && !complete {
+        if was_active != complete {
+            // Requests of before do not know of all changes.
             state.generation += 1;
         }
         was_active && !complete
@@ -328,8 +331,9 @@ mod tests {
 
     #[test]
     fn lines_are_decoded_and_others_are_none() {
-        let begin = br#"{"change":"watching","complete":true,"names":false}"#;
-        assert_eq!(Line::decode(begin), Some(Line::Begin { complete: true, names: false }));
+        let begin = br#"{"change":"watching","complete":true,"unions":false,"names":false}"#;
+        let (complete, unions, names) = (true, false, false);
+        assert_eq!(Line::decode(begin), Some(Line::Begin { complete, unions, names }));
         assert_eq!(Line::decode(b""), Some(Line::Beat));
         assert_eq!(Line::decode(br#"{"change":"lost"}"#), Some(Line::Lost));
         let entry = br#"{"change":"entry","file":18446744073709551615,"name":"a\"b"}"#;

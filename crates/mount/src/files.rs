@@ -78,7 +78,7 @@ impl Session {
             Cache::None => fopen::DIRECT_IO,
             // A file that is empty at the server may be in the cache with a write-back cache.
             Cache::Open | Cache::Keep if is_empty && flags & O_ACCMODE == 0 => fopen::DIRECT_IO,
-            Cache::Open if self.changes.is_active() => fopen::KEEP_CACHE,
+            Cache::Open if self.is_node_watched(node) => fopen::KEEP_CACHE,
             Cache::Open => 0,
             Cache::Keep | Cache::Write => fopen::KEEP_CACHE,
         };
@@ -108,7 +108,7 @@ impl Session {
         let handle = Handle::new(node, (caller.user, flags & O_ACCMODE), copy, 0);
         let handle = self.handles.add(handle);
         // What is cached of it is invalidated by the next change.
-        let is_cached = self.changes.is_active() && self.settings.cache != Cache::None;
+        let is_cached = self.is_node_watched(node) && self.settings.cache != Cache::None;
         let fopen = if is_cached { fopen::CACHE_DIR | fopen::KEEP_CACHE } else { 0 };
         let body = Body::Bytes(open_reply(handle, fopen));
         Ok(Answer { handle: Some(handle), ..Answer::new(body) })

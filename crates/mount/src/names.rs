@@ -15,8 +15,8 @@ impl Session {
     pub(crate) fn entry(&self, node: u64, attr: &Attr) -> Entry {
         Entry {
             node,
-            name_valid: self.names_valid(),
-            attr_valid: self.attributes_valid(&attr.shown),
+            name_valid: self.name_valid(attr),
+            attr_valid: self.attributes_valid(attr),
             attributes: attr.shown,
         }
     }

@@ -76,6 +76,8 @@ pub(crate) struct Nodes<F> {
     order: VecDeque<(u64, u32)>,
     held: usize,
     held_max: usize,
+    /// Names of files that are known by another name since, while the kernel may cache them.
+    displaced: Vec<Place>,
 }
 
 impl<F: Clone> Nodes<F> {
@@ -97,6 +99,7 @@ impl<F: Clone> Nodes<F> {
             order: VecDeque::new(),
             held: 0,
             held_max,
+            displaced: Vec::new(),
         }
     }
 
@@ -139,6 +142,7 @@ impl<F: Clone> Nodes<F> {
         let old = node.place.replace(place);
         if let Some(old) = old.filter(|old| node.place.as_ref() != Some(old)) {
             self.by_place.remove(&old);
+            self.displaced.push(old);
         }
     }
 
@@ -257,6 +261,11 @@ impl<F: Clone> Nodes<F> {
         self.by_place.get(&(parent, name.to_vec())).copied()
     }
 
+    /// Takes the names that are no longer known.
+    pub(crate) fn take_displaced(&mut self) -> Vec<(u64, Vec<u8>)> {
+        std::mem::take(&mut self.displaced)
+    }
+
     /// Returns the number of a node's file.
     pub(crate) fn file(&self, id: u64) -> Option<u64> {
         self.by_id.get(&id).map(|node| node.key.0)
@@ -279,9 +288,12 @@ impl<F: Clone> Nodes<F> {
         from.take_while(|((dir, _), _)| *dir == id).map(|(place, _)| place.clone()).collect()
     }
 
-    /// Returns all nodes, and all names.
-    pub(crate) fn all(&self) -> (Vec<u64>, Vec<(u64, Vec<u8>)>) {
-        (self.by_id.keys().copied().collect(), self.by_place.keys().cloned().collect())
+    /// Returns all nodes of some files, and all names in their directories.
+    pub(crate) fn all(&self, is_meant: impl Fn(u64) -> bool) -> (Vec<u64>, Vec<(u64, Vec<u8>)>) {
+        let nodes = self.by_id.iter().filter(|(_, node)| is_meant(node.key.0));
+        let is_in = |dir: &u64| self.by_id.get(dir).is_none_or(|node| is_meant(node.key.0));
+        let places = self.by_place.keys().filter(|(dir, _)| is_in(dir));
+        (nodes.map(|(id, _)| *id).collect(), places.cloned().collect())
     }
 
     /// Reports whether a name is known that leads to a node.

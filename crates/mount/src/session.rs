@@ -272,7 +272,10 @@ impl Session {
             self.repeat(&caller, header.node, request)
         };
         let is_init = matches!(request, Request::Init { .. }) && answer.is_ok();
-        self.reply(header, &flight, mark, answer);
+        if !self.reply(header, &flight, mark, answer) {
+            self.doubt(header.node, request);
+        }
+        self.expire_displaced();
         self.flights.end(header.unique);
         if is_init {
             let _ = lock(&self.events).send(Event::Ready);
@@ -314,7 +317,14 @@ impl Session {
         self.handles.get(*handle).is_ok_and(|handle| handle.flags & O_APPEND != 0)
     }
 
-    fn reply(&self, header: &Header, flight: &Flight, mark: Mark, answer: Result<Answer, Errno>) {
+    /// Sends a reply, unless another thread has. Returns whether the kernel knows the outcome.
+    fn reply(
+        &self,
+        header: &Header,
+        flight: &Flight,
+        mark: Mark,
+        answer: Result<Answer, Errno>,
+    ) -> bool {
         let (is_first, unique) = (flight.claim(), header.unique);
         match answer {
             Ok(answer) => {
@@ -323,9 +333,14 @@ impl Session {
                     true => self.catch_up(mark, header.node, &answer),
                     false => self.undo(&answer),
                 }
+                delivered
             }
-            Err(errno) if is_first => self.refuse(unique, errno),
-            Err(_) => {}
+            Err(errno) => {
+                if is_first {
+                    self.refuse(unique, errno);
+                }
+                false
+            }
         }
     }
 

@@ -1,17 +1,18 @@
 //! The watch of a server's changes, and what they invalidate in the kernel.
 
 use crate::answer::Answer;
+use crate::attr::Attr;
 use crate::changes::{Line, Lines, Mark, Outdated, Report, Since, VALID, What};
 use crate::errno;
 use crate::link::{Connection, Failure, Fid, only};
-use crate::lock;
 use crate::options::Watch;
 use crate::session::Session;
+use crate::{linux, lock};
 use client::{Dialect, Interrupt};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wire::fuse::{self, Attributes};
+use wire::fuse::{self, Request};
 use wire::ninep::{Data, Rmessage, Tmessage};
 
 /// The file of watches, from the root of a server.
@@ -24,6 +25,13 @@ const ALL: &[u8] = b"*\n";
 const READ: u32 = 64 << 10;
 
 const O_RDWR: u32 = 2;
+
+/// Bit of the numbers of files that are not of the server's first tree: changes of those are not
+/// reported, or others can make them.
+const OTHER_TREES: u64 = 1 << 63;
+
+/// Mode and size of the file of watches, which no other file is likely to have.
+const WATCH_MODE: (u32, u64) = (0o100_666, 0);
 
 /// Interval of looking whether the server is silent.
 const LOOK: Duration = Duration::from_secs(1);
@@ -79,6 +87,12 @@ impl Session {
         }
         let names = FILE.map(<[u8]>::to_vec);
         let (fid, _) = connection.walk(never, connection.raw.root().0, &names)?;
+        // It is written to: other servers may have a file of that name.
+        let attr =
+            connection.call(never, &linux::getattr_message(fid.number), linux::attributes)?;
+        if (attr.shown.mode, attr.shown.size) != WATCH_MODE || attr.qid.path & OTHER_TREES == 0 {
+            return Err(Failure::Errno(errno::EOPNOTSUPP));
+        }
         let open = Tmessage::Lopen { fid: fid.number, flags: O_RDWR };
         connection.call(never, &open, only!(Rmessage::Lopen { .. } => ()))?;
         let write = Tmessage::Write { fid: fid.number, offset: 0, data: Data(ALL) };
@@ -91,8 +105,8 @@ impl Session {
         let connection = &fid.connection;
         let count = READ.min(connection.io_max());
         let mut lines = Lines::default();
-        // What the server said last: silence may have ended meanwhile.
-        let mut said = (false, false);
+        // As announced last: silence may have ended meanwhile.
+        let mut covered = (false, false);
         loop {
             let message = Tmessage::Read { fid: fid.number, offset: 0, count };
             let reply = connection.request(never, &message, None)?;
@@ -103,7 +117,10 @@ impl Session {
             self.changes.hear(Instant::now());
             for line in lines.add(data).ok_or(Failure::Errno(errno::EPROTO))? {
                 match Line::decode(&line).ok_or(Failure::Errno(errno::EPROTO))? {
-                    Line::Begin { complete, names } => said = (complete, names),
+                    Line::Begin { complete, unions, names } => {
+                        let always = self.settings.watch == Watch::Always && !unions;
+                        covered = (complete || always, names);
+                    }
                     Line::Report(report) => {
                         self.changes.add(report.clone());
                         self.outdated.push(Outdated::Report(report));
@@ -115,8 +132,7 @@ impl Session {
                     Line::Beat => {}
                 }
             }
-            let complete = said.0 || self.settings.watch == Watch::Always;
-            self.rely(complete, said.1);
+            self.rely(covered.0, covered.1);
         }
     }
 
@@ -134,6 +150,10 @@ impl Session {
 
     /// Invalidates what a change has made outdated.
     fn apply(&self, report: &Report) {
+        if report.file & OTHER_TREES != 0 {
+            // Nothing of it is cached for long, and a request for it may hang.
+            return;
+        }
         let (node, places) = {
             let nodes = lock(&self.nodes);
             let Some(node) = nodes.of_file(report.file) else { return };
@@ -161,7 +181,7 @@ impl Session {
 
     /// Invalidates everything that the kernel may have cached.
     fn invalidate_all(&self) {
-        let (nodes, places) = lock(&self.nodes).all();
+        let (nodes, places) = lock(&self.nodes).all(|file| file & OTHER_TREES == 0);
         nodes.into_iter().for_each(|node| self.invalidate(node, true));
         for (dir, name) in places.into_iter().chain(self.absent.take()) {
             self.invalidate_entry(dir, &name);
@@ -171,32 +191,63 @@ impl Session {
     fn invalidate_entry(&self, dir: u64, name: &[u8]) {
         self.absent.remove(dir, name);
         // An error means that the kernel does not know it.
-        let _ = rustix::io::write(&self.device, &fuse::inval_entry(dir, name));
+        let _ = rustix::io::write(&self.device, &fuse::expire_entry(dir, name));
+    }
+
+    /// Returns whether changes of a file are reported.
+    pub(crate) fn is_watched(&self, file: u64) -> bool {
+        self.changes.is_active() && file & OTHER_TREES == 0
+    }
+
+    /// Returns whether changes of a node's file are reported.
+    pub(crate) fn is_node_watched(&self, node: u64) -> bool {
+        let file = lock(&self.nodes).file(node);
+        file.is_some_and(|file| self.is_watched(file))
     }
 
     /// Returns the time for which attributes are cached. A change of the number of links is
     /// reported for one of the names only.
-    pub(crate) fn attributes_valid(&self, shown: &Attributes) -> Duration {
-        const S_IFMT: u32 = 0o170_000;
-        const S_IFDIR: u32 = 0o040_000;
-        let is_linked = shown.nlink > 1 && shown.mode & S_IFMT != S_IFDIR;
-        if is_linked { self.settings.attr_timeout } else { self.names_valid() }
+    pub(crate) fn attributes_valid(&self, attr: &Attr) -> Duration {
+        let is_linked = attr.shown.nlink > 1 && !attr.is_dir();
+        if is_linked { self.settings.attr_timeout } else { self.name_valid(attr) }
     }
 
-    /// Returns the time for which names are cached.
-    pub(crate) fn names_valid(&self) -> Duration {
-        if self.changes.is_active() { VALID } else { self.settings.attr_timeout }
+    /// Returns the time for which a file's name is cached.
+    pub(crate) fn name_valid(&self, attr: &Attr) -> Duration {
+        if self.is_watched(attr.qid.path) { VALID } else { self.settings.attr_timeout }
     }
 
     /// Lets the kernel cache that a name does not exist. Returns for how long.
     pub(crate) fn absent_valid(&self, dir: u64, name: &[u8]) -> Duration {
-        if !self.changes.has_names() {
+        if !self.changes.has_names() || !self.is_node_watched(dir) {
             return Duration::ZERO;
         }
         if let Some((dir, name)) = self.absent.add(dir, name) {
             self.outdated.push(Outdated::Entry(dir, name));
         }
         VALID
+    }
+
+    /// After a change whose outcome is not known to the kernel: invalidates what it may have
+    /// changed, because the server does not report changes of this connection.
+    pub(crate) fn doubt(&self, node: u64, request: &Request<'_>) {
+        for (dir, name) in entries_of(node, request) {
+            self.outdated.push(Outdated::Node(dir));
+            self.outdated.push(Outdated::Entry(dir, name.to_vec()));
+        }
+        if let Request::SetAttr(_) = request {
+            self.outdated.push(Outdated::Node(node));
+        }
+    }
+
+    /// Expires names that are known by another one since: their reports would not find them.
+    pub(crate) fn expire_displaced(&self) {
+        let displaced = lock(&self.nodes).take_displaced();
+        if self.changes.is_active() {
+            displaced.into_iter().for_each(|(dir, name)| {
+                self.outdated.push(Outdated::Entry(dir, name));
+            });
+        }
     }
 
     /// After a reply: invalidates again what reports since the start of its request say about its
@@ -222,5 +273,21 @@ impl Session {
                 }
             }
         }
+    }
+}
+
+/// Returns the entries that a request may create, rename, replace or remove.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the others change no entry")]
+fn entries_of<'a>(node: u64, request: &Request<'a>) -> Vec<(u64, &'a [u8])> {
+    match request {
+        Request::Symlink { name, .. }
+        | Request::MkNod { name, .. }
+        | Request::MkDir { name, .. }
+        | Request::Unlink { name }
+        | Request::RmDir { name }
+        | Request::Link { name, .. }
+        | Request::Create { name, .. } => vec![(node, *name)],
+        Request::Rename { name, to_dir, to_name, .. } => vec![(node, *name), (*to_dir, *to_name)],
+        _other => Vec::new(),
     }
 }

@@ -83,7 +83,7 @@ use std::time::Duration;
 use storelet::{Storelets, Worker};
 use surveys::Surveys;
 use traffic::Traffic;
-use tree::service::Service;
+use tree::service::{Coverage, Service};
 use tree::volume::Volume;
 use trees::Trees;
 
@@ -487,7 +487,9 @@ fn hidden(main: &dyn Tree, config: &Config) -> (Service, Option<Storelets>, Vec<
     let behind: Vec<(Name, tree::NodeId)> = behind.collect();
     let places = behind.iter().map(|(name, _)| name.clone()).collect();
     let top = (main.root(), main.root_stat().device);
-    let service = Service::new(SERVICE, config.wall, config.owner, places, top);
+    let mut service = Service::new(SERVICE, config.wall, config.owner, places, top);
+    let is_complete = main.volume().is_some();
+    service.set_coverage(Coverage { is_complete, has_unions: false });
     let mut hidden = Vec::new();
     if config.service {
         let (at, root) = (main.root(), service.root());

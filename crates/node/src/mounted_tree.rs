@@ -301,7 +301,7 @@ impl Tree for Volume {
     }
 
     fn key(&self, id: Id) -> Option<FileKey> {
-        self.key(id)
+        Some(self.key(id))
     }
 
     fn set_client(&mut self, client: ClientKey) {
@@ -328,6 +328,10 @@ impl Tree for Service {
 
     fn own_handles_max(&self) -> Option<usize> {
         Some(tree::service::OPENS_MAX)
+    }
+
+    fn set_client(&mut self, client: ClientKey) {
+        self.set_client(client);
     }
 
     fn drain(&mut self, _now: Instant, out: &mut Vec<Output>) {

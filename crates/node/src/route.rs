@@ -464,7 +464,6 @@ impl Node {
             self.step_worker(now, worker::Input::Tick, ops);
         }
         self.trees.wake(now);
-        self.tell_watches();
         self.trees.share_files(self.files_shared().saturating_sub(self.closing));
         self.admission.set_handles_max(self.handles_share());
         self.route(now, ops);

@@ -7,7 +7,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::mem;
 use std::ops::{Index, IndexMut};
 use tree::host::Host;
-use tree::remote::Remote;
 use tree::{Input as TreeInput, Output as TreeOutput};
 
 /// Maximum number of trees. Numbers of removed trees are reused only after all others, so that a
@@ -30,8 +29,6 @@ pub(crate) struct Trees {
     hosts: usize,
     held: usize,
     files: usize,
-    /// Number of trees of users' files that others than this server can change.
-    shared: usize,
     /// Trees that are no longer mounted.
     leaving: BTreeSet<u16>,
     /// Trees that are closing.
@@ -61,7 +58,6 @@ impl Trees {
             self.hosts += 1;
             self.held += mounted.handles();
         }
-        self.shared += usize::from(is_shared(&*mounted));
         self.slots[usize::from(number)] = Some(Slot { mounted, alarm: None });
         self.busy.insert(number);
         Some(number)
@@ -74,7 +70,6 @@ impl Trees {
             self.slots.resize_with(least, || None);
         }
         assert!(self.slots[usize::from(number)].is_none(), "tree {number} is there");
-        self.shared += usize::from(is_shared(&*mounted));
         self.slots[usize::from(number)] = Some(Slot { mounted, alarm: None });
         self.busy.insert(number);
     }
@@ -110,7 +105,6 @@ impl Trees {
             self.alarms.remove(&(at, number));
         }
         self.busy.remove(&number);
-        self.shared -= usize::from(is_shared(&*slot.mounted));
         if slot.mounted.is_host() {
             assert!(self.hosts > 0, "directories of the host are counted");
             assert!(!self.free.contains(&number), "a number is free once");
@@ -141,11 +135,6 @@ impl Trees {
     /// Marks a tree as closing; returns `false` if it was already.
     pub(crate) fn begin_to_close(&mut self, number: u16) -> bool {
         self.closing.insert(number)
-    }
-
-    /// Returns whether nothing but this server changes users' files.
-    pub(crate) fn are_own(&self) -> bool {
-        self.shared == 0
     }
 
     /// Marks a tree as having work at the end of the turn.
@@ -231,7 +220,6 @@ impl Trees {
         let hosts = || self.iter().filter(|mounted| mounted.is_host());
         let held: usize = hosts().map(Tree::handles).sum();
         assert_eq!((self.hosts, self.held), (hosts().count(), held));
-        assert_eq!(self.shared, self.iter().filter(|it| is_shared(*it)).count());
         for (number, slot) in (0_u16..).zip(&self.slots) {
             let alarm = slot.as_ref().and_then(|slot| slot.alarm);
             let alarms = self.alarms.iter().filter(|(_, of)| *of == number);
@@ -251,11 +239,6 @@ impl Trees {
     fn slot(&mut self, number: u16) -> &mut Slot {
         self.slots[usize::from(number)].as_mut().expect("a tree that is there")
     }
-}
-
-/// Returns whether others than this server can change the files of a tree.
-fn is_shared(mounted: &dyn Tree) -> bool {
-    mounted.is_host() || mounted.is::<Remote>()
 }
 
 impl Index<u16> for Trees {

@@ -4,10 +4,10 @@
 //! All requests pass the mux, which sends each to the tree that has its files. There the changes
 //! follow from the request, and whether they were made from the reply.
 
-use super::{Node, SERVICE};
+use super::{MAIN, Node, SERVICE};
 use crate::route::Message;
 use base::Error;
-use tree::service::Service;
+use tree::service::{Coverage, Service};
 use tree::{Changes, Input as TreeInput, Reply, RequestId};
 
 impl Node {
@@ -32,19 +32,19 @@ impl Node {
     }
 
     /// Reports that anything may have changed: the name space has.
+    ///
+    /// Nothing but this server changes a volume. Files of other trees have numbers of another range,
+    /// so clients can tell them from those of the first one. The entries of a union are those of
+    /// several directories, whose changes do not name it.
     pub(crate) fn lose_changes(&mut self) {
+        let (_, unions) = self.names.points();
+        let (is_volume, has_unions) = (self.trees[MAIN].volume().is_some(), unions > 0);
+        let coverage = Coverage { is_complete: is_volume && !has_unions, has_unions };
         if let Some(service) = self.trees[SERVICE].downcast_mut::<Service>() {
             service.lose_changes();
+            service.set_coverage(coverage);
         }
         self.trees.mark(SERVICE);
-    }
-
-    /// Tells the watches whether they see all changes.
-    pub(crate) fn tell_watches(&mut self) {
-        let are_own = self.trees.are_own();
-        if let Some(service) = self.trees[SERVICE].downcast_mut::<Service>() {
-            service.set_complete(are_own);
-        }
     }
 
     /// Delivers a reply to a watch.

@@ -16,8 +16,9 @@ use crate::change::Change;
 use crate::flat::{self, ROOT};
 use crate::request::Topic;
 use crate::request::{Ask, Input, NodeId, OpenId, Output, Refusal, Reply, Request, RequestId};
+pub use crate::watches::Coverage;
 use crate::watches::{self, Watches};
-use base::op::{Done, Entry, Op, OpId, PathDone, PathOp, Who};
+use base::op::{ClientKey, Done, Entry, Op, OpId, PathDone, PathOp, Who};
 use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, SAYING_DEVICES, Stat, Time};
 use control::{Control, Lines};
 use slab::Slab;
@@ -116,6 +117,8 @@ pub struct Service {
     /// Bounded by the node's admission of requests and the number of open files.
     commands: Slab<Command>,
     watches: Watches,
+    /// Client of the present request.
+    client: ClientKey,
 }
 
 impl Service {
@@ -142,6 +145,7 @@ impl Service {
             identifying: Slab::new(),
             commands: Slab::new(),
             watches: Watches::new(top.0, top.1),
+            client: ClientKey::NOBODY,
         }
     }
 
@@ -155,9 +159,14 @@ impl Service {
         self.watches.lose();
     }
 
-    /// Sets whether nothing but this server changes the files of the name space.
-    pub fn set_complete(&mut self, is_complete: bool) {
-        self.watches.set_complete(is_complete);
+    /// Sets which changes watches see.
+    pub fn set_coverage(&mut self, coverage: Coverage) {
+        self.watches.set_coverage(coverage);
+    }
+
+    /// Sets the client of the next request.
+    pub fn set_client(&mut self, client: ClientKey) {
+        self.client = client;
     }
 
     /// Continues watches with something new.
@@ -316,11 +325,11 @@ impl Service {
     }
 
     fn open_watch(&mut self, now: Instant, id: RequestId, caller: Caller) -> Result<Reply, Error> {
-        let sees_names = match &caller {
+        let may_name = match &caller {
             Caller::Server => true,
             Caller::User(user) => [0, self.owner].contains(&user.uid),
         };
-        let watch = self.watches.open(now, caller, id.asker(), sees_names)?;
+        let watch = self.watches.open(now, caller, (self.client, id.asker()), may_name)?;
         let open = OpenId::new(self.index, self.opens.insert(Opened::Watch(watch)));
         Ok(Reply::Opened(open, self.stat(WATCH)))
     }

@@ -15,6 +15,7 @@ mod tests;
 
 use crate::change::Change;
 use crate::request::{AsClient, NodeId, Reply, Request, RequestId};
+use base::op::ClientKey;
 use base::{Buf, Caller, Error, Instant};
 pub(crate) use log::BYTES_MAX;
 use log::Log;
@@ -26,6 +27,9 @@ use std::time::Duration;
 
 /// Maximum number of watches.
 pub(crate) const WATCHES_MAX: usize = 1024;
+
+/// Maximum number of watches of a client.
+const WATCHES_OF_CLIENT_MAX: usize = 64;
 
 /// Maximum number of directories and entries of a watch.
 const ENTRIES_MAX: usize = 65_536;
@@ -59,6 +63,15 @@ pub(crate) enum Output {
     AsClient(AsClient),
 }
 
+/// Changes that are seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    /// Whether nothing but this server changes the files of the first tree.
+    pub is_complete: bool,
+    /// Whether entries of a directory may change with those of another one.
+    pub has_unions: bool,
+}
+
 /// A read that waits for changes.
 #[derive(Debug)]
 struct Read {
@@ -72,8 +85,8 @@ struct Read {
 struct All {
     /// Number of the next change to be read.
     next: u64,
-    /// Value of [`Watches::is_complete`] last told.
-    told: Option<bool>,
+    /// Coverage last announced.
+    announced: Option<Coverage>,
     /// Rendered lines that did not fit into a read.
     rest: Vec<u8>,
 }
@@ -90,8 +103,9 @@ struct Watch {
     caller: Caller,
     /// Connection that opened it: a watch of all files reports the changes of others.
     origin: u32,
+    client: ClientKey,
     /// Whether it may know the names of all files.
-    sees_names: bool,
+    may_name: bool,
     kind: Kind,
     /// The beginning of a line.
     written: Vec<u8>,
@@ -110,14 +124,17 @@ pub(crate) struct Watches {
     device: u64,
     log: Log,
     watches: Slab<Watch>,
+    /// Number of watches of each client.
+    by_client: BTreeMap<ClientKey, usize>,
     /// Those of all files.
     all: BTreeSet<usize>,
     reading: BTreeMap<RequestId, usize>,
     alarms: BTreeSet<(Instant, usize)>,
     /// Watches that may have work at the end of the turn.
     busy: BTreeSet<usize>,
-    /// Whether nothing but this server changes the files.
-    is_complete: bool,
+    /// Whether there were changes since the last turn.
+    has_news: bool,
+    coverage: Coverage,
     has_ended: bool,
 }
 
@@ -129,20 +146,22 @@ impl Watches {
             device,
             log: Log::default(),
             watches: Slab::new(),
+            by_client: BTreeMap::new(),
             all: BTreeSet::new(),
             reading: BTreeMap::new(),
             alarms: BTreeSet::new(),
             busy: BTreeSet::new(),
-            is_complete: false,
+            has_news: false,
+            coverage: Coverage::default(),
             has_ended: false,
         }
     }
 
-    /// Sets whether nothing but this server changes the files.
-    pub(crate) fn set_complete(&mut self, is_complete: bool) {
-        if self.is_complete != is_complete {
-            self.is_complete = is_complete;
-            self.busy.extend(&self.all);
+    /// Sets which changes are seen.
+    pub(crate) fn set_coverage(&mut self, coverage: Coverage) {
+        if self.coverage != coverage {
+            self.coverage = coverage;
+            self.has_news = true;
         }
     }
 
@@ -151,7 +170,7 @@ impl Watches {
         (self.watches.len(), self.log.bytes())
     }
 
-    /// Opens a watch, for a connection; `sees_names` permits the names of all files.
+    /// Opens a watch, for a connection; `may_name` permits the names of all files.
     ///
     /// # Errors
     /// `TooManyOpen`.
@@ -159,18 +178,21 @@ impl Watches {
         &mut self,
         now: Instant,
         caller: Caller,
-        origin: u32,
-        sees_names: bool,
+        (client, origin): (ClientKey, u32),
+        may_name: bool,
     ) -> Result<usize, Error> {
-        if self.watches.len() >= WATCHES_MAX {
+        let own = self.by_client.get(&client).copied().unwrap_or(0);
+        if self.watches.len() >= WATCHES_MAX || own >= WATCHES_OF_CLIENT_MAX {
             return Err(Error::TooManyOpen);
         }
+        self.by_client.insert(client, own + 1);
         let number = self.watches.vacant_key();
         Ok(self.watches.insert(Watch {
             caller,
             origin,
-            sees_names,
-            kind: Kind::Paths(Box::new(Paths::new(number, self.root))),
+            may_name,
+            client,
+            kind: Kind::Paths(Box::new(Paths::new(number, client, self.root))),
             written: Vec::new(),
             reads: VecDeque::new(),
             replied: now,
@@ -269,7 +291,12 @@ impl Watches {
         let watch = &self.watches[number];
         let is_waiting = matches!(&watch.kind, Kind::Paths(paths) if paths.is_waiting());
         if watch.is_closed && !is_waiting {
-            self.watches.remove(number);
+            let Watch { client, .. } = self.watches.remove(number);
+            let own = self.by_client.get_mut(&client).expect("it has one");
+            *own -= 1;
+            if *own == 0 {
+                self.by_client.remove(&client);
+            }
             self.all.remove(&number);
             self.busy.remove(&number);
         }
@@ -291,13 +318,13 @@ impl Watches {
             self.busy.insert(number);
         }
         self.log.push(origin, change);
-        self.busy.extend(&self.all);
+        self.has_news = true;
     }
 
     /// Handles changes that are not known one by one.
     pub(crate) fn lose(&mut self) {
         self.log.lose();
-        self.busy.extend(&self.all);
+        self.has_news = true;
     }
 
     /// Handles the reply to a watch's request.
@@ -336,6 +363,10 @@ impl Watches {
             self.watches[number].alarm = None;
             self.busy.insert(number);
         }
+        if mem::take(&mut self.has_news) {
+            let reads = |number: &&usize| !self.watches[**number].reads.is_empty();
+            self.busy.extend(self.all.iter().filter(reads));
+        }
         for number in mem::take(&mut self.busy) {
             let mut outputs = Vec::new();
             if let Kind::Paths(paths) = &mut self.watches[number].kind {
@@ -353,7 +384,7 @@ impl Watches {
         let Some(read) = watch.reads.front() else { return };
         let is_new = match &watch.kind {
             Kind::Paths(paths) => paths.has_lines(),
-            Kind::All(all) => all.is_behind(&self.log, self.is_complete),
+            Kind::All(all) => all.is_behind(&self.log, self.coverage),
         };
         if watch.next_reply(is_new) > now {
             return;
@@ -361,16 +392,16 @@ impl Watches {
         let mut bytes = match &mut watch.kind {
             Kind::Paths(paths) => paths.take(read.count),
             Kind::All(all) => {
-                if all.told != Some(self.is_complete) {
-                    all.told = Some(self.is_complete);
-                    line::complete(self.is_complete, watch.sees_names, &mut all.rest);
+                if all.announced != Some(self.coverage) {
+                    all.announced = Some(self.coverage);
+                    line::coverage(self.coverage, watch.may_name, &mut all.rest);
                 }
-                let known = (watch.origin, self.device, watch.sees_names);
+                let known = (watch.origin, self.device, watch.may_name);
                 all.take(&self.log, known, read.count)
             }
         };
         if bytes.is_empty() {
-            if is_new {
+            if is_new && watch.replied + BEAT_ALL > now {
                 // Only changes of its own client.
                 return;
             }
@@ -393,7 +424,7 @@ impl Watches {
         let watch = &mut self.watches[number];
         let is_new = match &watch.kind {
             Kind::Paths(paths) => paths.has_lines(),
-            Kind::All(all) => all.is_behind(&self.log, self.is_complete),
+            Kind::All(all) => all.is_behind(&self.log, self.coverage),
         };
         let wanted = (!watch.reads.is_empty()).then(|| watch.next_reply(is_new));
         if watch.alarm != wanted {
@@ -405,7 +436,7 @@ impl Watches {
 
     /// Returns the time of the next work.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if !self.busy.is_empty() {
+        if self.has_news || !self.busy.is_empty() {
             return Some(Instant(0));
         }
         self.alarms.first().map(|(at, _)| *at)
@@ -427,6 +458,8 @@ impl Watches {
 
     pub(crate) fn check(&self) {
         assert!(self.watches.len() <= WATCHES_MAX);
+        assert_eq!(self.by_client.values().sum::<usize>(), self.watches.len());
+        self.log.check();
         let reads: usize = self.watches.iter().map(|(_, watch)| watch.reads.len()).sum();
         assert_eq!(reads, self.reading.len(), "waiting reads are known by request");
         for (number, watch) in &self.watches {
@@ -443,8 +476,9 @@ impl Watch {
     /// Adds what a line says.
     fn add(&mut self, line: &[u8], log: &mut Log) -> Result<(), Error> {
         match &mut self.kind {
-            Kind::Paths(paths) if line == ALL && paths.is_unused() => {
-                self.kind = Kind::All(All { next: log.end(), told: None, rest: Vec::new() });
+            Kind::Paths(paths) if line == ALL && paths.has_no_paths() => {
+                let (next, announced, rest) = (log.end(), None, Vec::new());
+                self.kind = Kind::All(All { next, announced, rest });
             }
             Kind::Paths(paths) => paths.add(line, log)?,
             Kind::All(_) => return Err(Error::Invalid),
@@ -465,15 +499,15 @@ impl Watch {
 
 impl All {
     /// Returns whether there is something to tell.
-    fn is_behind(&self, log: &Log, is_complete: bool) -> bool {
-        !self.rest.is_empty() || self.next < log.end() || self.told != Some(is_complete)
+    fn is_behind(&self, log: &Log, coverage: Coverage) -> bool {
+        !self.rest.is_empty() || self.next < log.end() || self.announced != Some(coverage)
     }
 
     /// Takes what a read gets: changes of others, each once.
     fn take(
         &mut self,
         log: &Log,
-        (origin, device, sees_names): (u32, u64, bool),
+        (origin, device, may_name): (u32, u64, bool),
         most: usize,
     ) -> Vec<u8> {
         let mut told = BTreeSet::new();
@@ -489,7 +523,7 @@ impl All {
                     }
                     self.next += 1;
                     if *by != origin && told.insert(change) {
-                        line::of_file(change, device, sees_names, &mut self.rest);
+                        line::of_file(change, device, may_name, &mut self.rest);
                     }
                 }
             }

@@ -10,7 +10,7 @@ mod reply;
 mod tests;
 
 pub use reply::{
-    Attributes, Entry, InitReply, StatFs, attr_reply, entry_reply, error, header, inval_entry,
+    Attributes, Entry, InitReply, StatFs, attr_reply, entry_reply, error, expire_entry, header,
     inval_inode, lock_reply, lseek_reply, open_reply, put_dirent, put_dirent_plus, size_reply,
     statfs_reply, write_reply,
 };

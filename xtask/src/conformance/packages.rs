@@ -18,7 +18,7 @@ use anyhow::{Context as _, Result, ensure};
 use launch::{Network, Started};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use unit::Unit;
 
@@ -61,13 +61,39 @@ pub(super) fn run(report: &mut Report, kind: Kind) -> Result<()> {
 
 /// Packs the published libraries as for the registry, and builds each from its package.
 fn publish() -> Result<String> {
+    forget_unpacked()?;
+    // What was built of an earlier package of the same version is taken for the present one.
+    let target = sh::empty("published")?;
     let mut cargo = sh::cargo(&["publish", "--dry-run", "--allow-dirty", "--quiet"]);
     for name in LIBRARIES {
         cargo.args(["-p", &format!("upcall-{name}")]);
     }
     cargo.env("CARGO_INCREMENTAL", "0").env("CARGO_PROFILE_DEV_DEBUG", "false");
+    cargo.arg("--target-dir").arg(target);
     sh::read(&mut cargo)?;
     Ok(LIBRARIES.join(", "))
+}
+
+/// Removes what Cargo has unpacked in earlier runs from the same place: it takes a package of the
+/// same version for the same sources.
+fn forget_unpacked() -> Result<()> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).context("no home")?;
+    let Ok(registries) = fs::read_dir(home.join("registry/src")) else { return Ok(()) };
+    for registry in registries {
+        let registry = registry?;
+        // Registries without a host are directories of such runs.
+        if !registry.file_name().as_encoded_bytes().starts_with(b"-") {
+            continue;
+        }
+        for library in fs::read_dir(registry.path())? {
+            let library = library?;
+            if library.file_name().as_encoded_bytes().starts_with(b"upcall-") {
+                fs::remove_dir_all(library.path())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Runs the cases of an installed Debian package.

@@ -1,6 +1,7 @@
 //! Handles: nodes and open files of clients, and the inodes and snapshots that they keep alive.
 
 use super::record::{DATA, ROOT};
+use super::snapshots::SNAPSHOTS_INODE;
 use super::{Volume, read_view};
 use crate::locks::FileKey;
 use crate::request::{Ask, Id, NodeId, OpenId};
@@ -99,16 +100,15 @@ impl Volume {
         self.nodes[node.local()].node_ref
     }
 
-    /// Returns the identity of the file of a node or an open file; `None` for the directory of
-    /// snapshots.
-    pub fn key(&self, id: Id) -> Option<FileKey> {
+    /// Returns the identity of the file of a node or an open file.
+    pub fn key(&self, id: Id) -> FileKey {
         let node_ref = match id {
             Id::Node(node) => self.node_ref(node),
             Id::Open(open) => self.open(open).what.node_ref,
         };
         match node_ref {
-            NodeRef::File(view, ino) => Some((read_view::device(&self.store, view), ino)),
-            NodeRef::Snapshots => None,
+            NodeRef::File(view, ino) => (read_view::device(&self.store, view), ino),
+            NodeRef::Snapshots => (self.device(), SNAPSHOTS_INODE),
         }
     }
 

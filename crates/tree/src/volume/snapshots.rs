@@ -8,7 +8,7 @@ use base::{Error, Kind, Name, Stat};
 use store::{SnapshotId, View};
 
 /// Inode number of the directory of snapshots, which no file reaches.
-const SNAPSHOTS_INODE: u64 = u64::MAX - 1;
+pub(super) const SNAPSHOTS_INODE: u64 = u64::MAX - 1;
 
 impl Planner<'_> {
     /// Returns a snapshot by name.

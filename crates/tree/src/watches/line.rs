@@ -1,5 +1,6 @@
 //! Lines of a watch: a JSON object each.
 
+use super::Coverage;
 use super::paths::Child;
 use crate::change::Change;
 use base::{Error, Kind, Stat};
@@ -75,9 +76,10 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Whether all changes are seen, and with the names of entries.
-pub(super) fn complete(is_complete: bool, names: bool, out: &mut Vec<u8>) {
-    let flags = format_args!("\"complete\":{is_complete},\"names\":{names}");
+/// Changes that are seen, and whether with the names of entries.
+pub(super) fn coverage(coverage: Coverage, names: bool, out: &mut Vec<u8>) {
+    let Coverage { is_complete, has_unions } = coverage;
+    let flags = format!("\"complete\":{is_complete},\"unions\":{has_unions},\"names\":{names}");
     writeln!(out, "{{\"change\":\"watching\",{flags}}}").expect("memory");
 }
 

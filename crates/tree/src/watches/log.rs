@@ -2,13 +2,17 @@
 
 use crate::change::Change;
 use crate::locks::FileKey;
-use std::collections::{BTreeSet, VecDeque};
+use base::op::ClientKey;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Maximum number of changes that are kept: a reader that is further behind has lost some.
 pub(super) const CHANGES_MAX: usize = 8192;
 
 /// Maximum memory of all watches, in bytes.
-pub(crate) const BYTES_MAX: usize = 64 << 20;
+pub(crate) const BYTES_MAX: usize = 128 << 20;
+
+/// Part of all that is the most for one client.
+pub(super) const CLIENT_PART: usize = 4;
 
 /// Shared by all watches.
 #[derive(Debug, Default)]
@@ -19,8 +23,9 @@ pub(super) struct Log {
     first: u64,
     /// Files of each watch.
     interest: BTreeSet<(FileKey, usize)>,
-    /// Memory of all watches, in bytes.
+    /// Memory of all watches, and of those of each client, in bytes.
     bytes: usize,
+    by_client: BTreeMap<ClientKey, usize>,
 }
 
 impl Log {
@@ -77,23 +82,34 @@ impl Log {
         range.map(|(_, watch)| *watch).collect()
     }
 
-    /// Counts memory of a watch; [`Log::release`] ends it.
-    pub(super) fn hold(&mut self, bytes: usize) {
+    /// Counts memory of a client's watches; [`Log::release`] ends it.
+    pub(super) fn hold(&mut self, client: ClientKey, bytes: usize) {
         self.bytes += bytes;
+        *self.by_client.entry(client).or_insert(0) += bytes;
     }
 
-    pub(super) fn release(&mut self, bytes: usize) {
-        assert!(bytes <= self.bytes, "it was held");
+    pub(super) fn release(&mut self, client: ClientKey, bytes: usize) {
+        let held = self.by_client.entry(client).or_insert(0);
+        assert!(*held >= bytes, "it was held");
+        *held -= bytes;
+        if *held == 0 {
+            self.by_client.remove(&client);
+        }
         self.bytes -= bytes;
     }
 
-    /// Returns whether watches may not hold `more` bytes.
-    pub(super) fn is_full(&self, more: usize) -> bool {
-        self.bytes + more > BYTES_MAX
+    /// Returns whether a client's watches may not hold `more` bytes.
+    pub(super) fn is_full(&self, client: ClientKey, more: usize) -> bool {
+        let held = self.by_client.get(&client).copied().unwrap_or(0);
+        self.bytes + more > BYTES_MAX || held + more > BYTES_MAX / CLIENT_PART
     }
 
     /// Returns the memory of all watches, in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(super) fn check(&self) {
+        assert_eq!(self.bytes, self.by_client.values().sum::<usize>(), "each is a client's");
     }
 }

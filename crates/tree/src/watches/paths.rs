@@ -14,17 +14,21 @@ use super::{ENTRIES_MAX, LINES_MAX};
 use crate::change::Change;
 use crate::locks::FileKey;
 use crate::request::{Ask, NodeId, OpenId, Reply};
-use base::op::{Detail, Entry};
+use base::op::{ClientKey, Detail, Entry};
 use base::{Access, Error, Kind, Name, Stat};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
+use std::ops::Bound;
 
 /// Maximum number of names in a walk.
 const NAMES_MAX: usize = 16;
 
-/// Maximum number of entries of a directory to be looked at: if there are more, it is listed again.
-const CHANGED_MAX: usize = 4096;
+/// Maximum number of entries to be looked at: if there are more, their directory is listed again.
+const MARKS_MAX: usize = 4096;
+
+/// Bytes that are counted for a directory: its node may be a descriptor, which are fewer.
+const PLACE_BYTES: usize = 8192;
 
 /// Maximum length of the path of a directory beneath another one.
 const PATH_MAX: usize = 4096;
@@ -84,28 +88,26 @@ struct Place {
 #[derive(Debug)]
 enum Doing {
     /// Walks; `own` is to be released afterwards.
-    Walking {
-        place: usize,
-        own: Option<NodeId>,
-        rest: Vec<Name>,
-    },
+    Walking { place: usize, own: Option<NodeId>, rest: Vec<Name> },
     /// Opens a node, which its place has already if it is listed `again`.
-    Opening {
-        place: usize,
-        node: NodeId,
-        again: bool,
-    },
+    Opening { place: usize, node: NodeId, again: bool },
     Listing {
         place: usize,
         open: OpenId,
         seen: BTreeMap<Name, Child>,
+        /// Memory that is counted for them.
+        bytes: usize,
     },
     /// Looks at an entry; changes from number `since` on may be later than the reply.
-    Looking {
-        place: usize,
-        name: Name,
-        since: u64,
-    },
+    Looking { place: usize, name: Name, since: u64 },
+}
+
+/// New contents or attributes of a file.
+#[derive(Debug, Default)]
+struct Touched {
+    is_written: bool,
+    /// Name up to which it was reported.
+    until: Option<(usize, Name)>,
 }
 
 /// A watch of paths.
@@ -113,6 +115,7 @@ enum Doing {
 pub(super) struct Paths {
     /// Its number in the log.
     number: usize,
+    client: ClientKey,
     root: NodeId,
     places: Slab<Place>,
     /// Places by identity.
@@ -124,21 +127,28 @@ pub(super) struct Paths {
     entering: BTreeMap<usize, (NodeId, Vec<Name>)>,
     /// Places that were found beneath others, by path.
     found: BTreeSet<(Vec<u8>, usize)>,
-    /// Paths that are watched when nothing is to be added.
-    given: Vec<Vec<u8>>,
+    /// Paths that were given, and whether with everything beneath them.
+    given: BTreeMap<Vec<u8>, bool>,
+    /// Those that are watched when nothing is to be added.
+    ready: Vec<Vec<u8>>,
+    /// Number of entries to look at.
+    marks: usize,
+    /// Whether it was reported that there is no room.
+    is_full: bool,
     /// Directories with entries to look at.
     dirty: BTreeSet<usize>,
-    /// Files with new attributes, or (`true`) contents, to be reported.
-    touched: BTreeMap<FileKey, bool>,
+    /// Files with new attributes or contents, to be reported.
+    touched: BTreeMap<FileKey, Touched>,
     doing: Option<Doing>,
     lines: Vec<u8>,
     is_closed: bool,
 }
 
 impl Paths {
-    pub(super) fn new(number: usize, root: NodeId) -> Paths {
+    pub(super) fn new(number: usize, client: ClientKey, root: NodeId) -> Paths {
         Paths {
             number,
+            client,
             root,
             places: Slab::new(),
             by_key: BTreeSet::new(),
@@ -146,7 +156,10 @@ impl Paths {
             by_file: BTreeSet::new(),
             entering: BTreeMap::new(),
             found: BTreeSet::new(),
-            given: Vec::new(),
+            given: BTreeMap::new(),
+            ready: Vec::new(),
+            marks: 0,
+            is_full: false,
             dirty: BTreeSet::new(),
             touched: BTreeMap::new(),
             doing: None,
@@ -164,8 +177,14 @@ impl Paths {
             return Err(Error::Busy);
         }
         match parse(text) {
-            Ok((names, is_deep)) if self.has_room(text.len(), log) => {
+            Ok((names, is_deep)) if self.has_place(text.len(), log) => {
                 let path = display(&names);
+                let known = self.given.get(&path);
+                if known.is_some_and(|known| *known >= is_deep) {
+                    line::watching(&path, &mut self.lines);
+                    return Ok(());
+                }
+                self.given.insert(path.clone(), is_deep);
                 let place = self.new_place(path, Origin::Given, is_deep, log);
                 self.entering.insert(place, (self.root, names));
             }
@@ -175,13 +194,18 @@ impl Paths {
         Ok(())
     }
 
-    /// Returns whether there may be one more directory or entry with this length of its path.
+    /// Returns whether there may be one more entry with this length of its name.
     fn has_room(&self, length: usize, log: &Log) -> bool {
-        self.entries() < ENTRIES_MAX && !log.is_full(bytes_of(length))
+        self.entries() < ENTRIES_MAX && !log.is_full(self.client, bytes_of(length))
+    }
+
+    /// Returns whether there may be one more directory with this length of its path.
+    fn has_place(&self, length: usize, log: &Log) -> bool {
+        length <= PATH_MAX && self.has_room(length + PLACE_BYTES / 2, log)
     }
 
     fn new_place(&mut self, path: Vec<u8>, origin: Origin, is_deep: bool, log: &mut Log) -> usize {
-        log.hold(bytes_of(path.len()));
+        log.hold(self.client, PLACE_BYTES + bytes_of(path.len()));
         let (found, changed, is_lost) = (None, BTreeSet::new(), false);
         let place = self.places.vacant_key();
         if origin != Origin::Given {
@@ -198,12 +222,8 @@ impl Paths {
                     self.note_entry(place, name.clone());
                 }
             }
-            Change::Contents(file) => {
-                self.touched.insert(*file, true);
-            }
-            Change::Attributes(file) => {
-                self.touched.entry(*file).or_insert(false);
-            }
+            Change::Contents(file) => self.touch(*file, true),
+            Change::Attributes(file) => self.touch(*file, false),
             Change::Moved(file) => {
                 for (place, name) in self.names_of(*file) {
                     self.note_entry(place, name);
@@ -212,14 +232,24 @@ impl Paths {
         }
     }
 
+    fn touch(&mut self, file: FileKey, is_written: bool) {
+        let touched = self.touched.entry(file).or_default();
+        touched.is_written |= is_written;
+        touched.until = None;
+    }
+
     fn note_entry(&mut self, place: usize, name: Name) {
         let Place { changed, is_lost, .. } = &mut self.places[place];
-        changed.insert(name);
-        if changed.len() > CHANGED_MAX || *is_lost {
+        self.dirty.insert(place);
+        if *is_lost {
+            return;
+        }
+        self.marks += usize::from(changed.insert(name));
+        if self.marks > MARKS_MAX {
+            self.marks -= changed.len();
             changed.clear();
             *is_lost = true;
         }
-        self.dirty.insert(place);
     }
 
     fn places_of(&self, key: FileKey) -> Vec<usize> {
@@ -247,7 +277,7 @@ impl Paths {
         if let Some((place, (from, names))) = self.entering.pop_first() {
             return self.walk(place, (from, None), names, out);
         }
-        for path in mem::take(&mut self.given) {
+        for path in mem::take(&mut self.ready) {
             line::watching(&path, &mut self.lines);
         }
         let Some(&place) = self.dirty.first() else { return };
@@ -258,6 +288,7 @@ impl Paths {
         let (Some((node, _)), Some(name)) = (*found, changed.pop_first()) else {
             unreachable!("place {place} has nothing to look at");
         };
+        self.marks -= 1;
         if changed.is_empty() {
             self.dirty.remove(&place);
         }
@@ -311,7 +342,7 @@ impl Paths {
     ) {
         let doing = self.doing.take().expect("it has asked");
         if self.is_closed {
-            return self.discard(doing, result, out);
+            return discard(doing, result, (self.client, log), out);
         }
         match (doing, result) {
             (Doing::Walking { place, own, rest }, result) => {
@@ -325,10 +356,12 @@ impl Paths {
                 out.extend((!again).then_some(Output::Release(node)));
                 self.fail(place, error, log, out);
             }
-            (Doing::Listing { place, open, seen }, Ok(Reply::Entries(entries))) => {
+            (Doing::Listing { place, open, seen, bytes }, Ok(Reply::Entries(entries))) => {
+                log.release(self.client, bytes);
                 self.listed(place, open, seen, entries, log, out);
             }
-            (Doing::Listing { place, open, .. }, Err(error)) => {
+            (Doing::Listing { place, open, bytes, .. }, Err(error)) => {
+                log.release(self.client, bytes);
                 out.push(Output::Close(open));
                 self.fail(place, error, log, out);
             }
@@ -383,13 +416,13 @@ impl Paths {
             return self.is_watching(place);
         }
         out.push(Output::Ask(Ask::List { open, cookie: 0, bytes_max: LIST, detail: Detail::Name }));
-        self.doing = Some(Doing::Listing { place, open, seen: BTreeMap::new() });
+        self.doing = Some(Doing::Listing { place, open, seen: BTreeMap::new(), bytes: 0 });
     }
 
     fn is_watching(&mut self, place: usize) {
         let Place { path, origin, .. } = &self.places[place];
         if *origin == Origin::Given {
-            self.given.push(path.clone());
+            self.ready.push(path.clone());
         }
     }
 
@@ -408,7 +441,7 @@ impl Paths {
             seen.insert(name, Child { key: (of.unwrap_or(device), inode), kind });
         }
         let bytes = seen.keys().map(|name| bytes_of(name.as_bytes().len())).sum();
-        if seen.len() + self.entries() > ENTRIES_MAX || log.is_full(bytes) {
+        if seen.len() + self.entries() > ENTRIES_MAX || log.is_full(self.client, bytes) {
             out.push(Output::Close(open));
             return self.fail(place, Error::TooManyOpen, log, out);
         }
@@ -419,19 +452,23 @@ impl Paths {
                 bytes_max: LIST,
                 detail: Detail::Name,
             }));
-            self.doing = Some(Doing::Listing { place, open, seen });
+            log.hold(self.client, bytes);
+            self.doing = Some(Doing::Listing { place, open, seen, bytes });
             return;
         }
         out.push(Output::Close(open));
-        let is_new = self.places[place].origin == Origin::Created;
+        if self.places[place].origin == Origin::Created {
+            // Reported when it has been looked at.
+            seen.into_keys().for_each(|name| self.note_entry(place, name));
+            return;
+        }
+        let is_directory = |(_, child): &(&Name, &Child)| child.kind == Kind::Directory;
+        let dirs: Vec<_> = seen.iter().filter(is_directory).map(|(n, c)| (n.clone(), *c)).collect();
         for (name, child) in seen {
-            if is_new {
-                // Reported when it has been looked at.
-                self.note_entry(place, name);
-            } else {
-                self.enter(place, &name, child, Origin::Listed, log);
-                self.add_child(place, name, child, log);
-            }
+            self.add_child(place, name, child, log);
+        }
+        for (name, child) in dirs {
+            self.enter(place, &name, child, Origin::Listed, log);
         }
         self.is_watching(place);
     }
@@ -444,15 +481,22 @@ impl Paths {
             return;
         }
         let path = join(path, name);
-        if path.len() > PATH_MAX || !self.has_room(path.len(), log) {
-            return line::failed(&path, Error::TooManyOpen, &mut self.lines);
+        if !self.has_place(path.len(), log) {
+            return self.refuse(&path);
         }
         let below = self.new_place(path, origin, true, log);
         self.entering.insert(below, (from, vec![name.clone()]));
     }
 
+    /// Reports that there is no room for a file: once until the report is read.
+    fn refuse(&mut self, path: &[u8]) {
+        if !mem::replace(&mut self.is_full, true) {
+            line::failed(path, Error::TooManyOpen, &mut self.lines);
+        }
+    }
+
     fn add_child(&mut self, place: usize, name: Name, child: Child, log: &mut Log) {
-        log.hold(bytes_of(name.as_bytes().len()));
+        log.hold(self.client, bytes_of(name.as_bytes().len()));
         log.add(child.key, self.number);
         self.by_file.insert((child.key, place, name.clone()));
         self.children.insert((place, name), child);
@@ -460,7 +504,7 @@ impl Paths {
 
     fn remove_child(&mut self, place: usize, name: &Name, log: &mut Log) -> Option<Child> {
         let child = self.children.remove(&(place, name.clone()))?;
-        log.release(bytes_of(name.as_bytes().len()));
+        log.release(self.client, bytes_of(name.as_bytes().len()));
         self.by_file.remove(&(child.key, place, name.clone()));
         self.forget(child.key, log);
         Some(child)
@@ -501,6 +545,9 @@ impl Paths {
             (Some(_), Some(_)) => "replaced",
         };
         let path = join(&self.places[place].path, &name);
+        if old.is_some_and(|old| self.touched.get(&old.key).is_some_and(|it| it.is_written)) {
+            line::changed("written", &path, None, None, &mut self.lines);
+        }
         line::changed(what, &path, new.or(old).as_ref(), stat.as_ref(), &mut self.lines);
         if let Some(old) = old {
             self.remove_child(place, &name, log);
@@ -508,10 +555,10 @@ impl Paths {
         }
         let Some(child) = new else { return };
         if !self.has_room(name.as_bytes().len(), log) {
-            return line::failed(&path, Error::TooManyOpen, &mut self.lines);
+            return self.refuse(&path);
         }
         if log.may_have_changed(child.key, since) {
-            self.touched.insert(child.key, true);
+            self.touch(child.key, true);
         }
         self.enter(place, &name, child, Origin::Created, log);
         self.add_child(place, name, child, log);
@@ -539,8 +586,12 @@ impl Paths {
         }
         self.dirty.remove(&place);
         self.entering.remove(&place);
-        let Place { path, found, .. } = self.places.remove(place);
-        log.release(bytes_of(path.len()));
+        let Place { path, found, changed, origin, .. } = self.places.remove(place);
+        self.marks -= changed.len();
+        if origin == Origin::Given {
+            self.given.remove(&path);
+        }
+        log.release(self.client, PLACE_BYTES + bytes_of(path.len()));
         self.found.remove(&(path, place));
         if let Some((node, key)) = found {
             self.by_key.remove(&(key, place));
@@ -562,17 +613,37 @@ impl Paths {
     /// Takes what a read gets, at most `most` bytes.
     pub(super) fn take(&mut self, most: usize) -> Vec<u8> {
         while self.lines.len() < LINES_MAX {
-            let Some((file, is_written)) = self.touched.pop_first() else { break };
-            let what = if is_written { "written" } else { "attributes" };
-            let own = self.places_of(file).into_iter().map(|place| self.places[place].path.clone());
-            let names = self.names_of(file).into_iter();
-            let named = names.map(|(place, name)| join(&self.places[place].path, &name));
-            for path in own.chain(named).collect::<BTreeSet<Vec<u8>>>() {
-                line::changed(what, &path, None, None, &mut self.lines);
-            }
+            let Some((file, touched)) = self.touched.pop_first() else { break };
+            self.report(file, touched);
         }
+        self.is_full = false;
         let rest = self.lines.split_off(self.lines.len().min(most));
         mem::replace(&mut self.lines, rest)
+    }
+
+    /// Reports new contents or attributes of a file, under as many of its names as there is room
+    /// for.
+    fn report(&mut self, file: FileKey, Touched { is_written, until }: Touched) {
+        let what = if is_written { "written" } else { "attributes" };
+        if until.is_none() {
+            for place in self.places_of(file) {
+                let path = &self.places[place].path;
+                line::changed(what, path, None, None, &mut self.lines);
+            }
+        }
+        let from = until.map_or(Bound::Included((file, 0, least())), |(place, name)| {
+            Bound::Excluded((file, place, name))
+        });
+        let names = self.by_file.range((from, Bound::Unbounded));
+        for (_, place, name) in names.take_while(|(of, ..)| *of == file) {
+            let path = join(&self.places[*place].path, name);
+            line::changed(what, &path, None, None, &mut self.lines);
+            if self.lines.len() >= LINES_MAX {
+                let until = Some((*place, name.clone()));
+                self.touched.insert(file, Touched { is_written, until });
+                return;
+            }
+        }
     }
 
     /// Returns the number of directories and their entries.
@@ -581,7 +652,7 @@ impl Paths {
     }
 
     /// Returns whether no path was added.
-    pub(super) fn is_unused(&self) -> bool {
+    pub(super) fn has_no_paths(&self) -> bool {
         self.places.is_empty() && self.lines.is_empty()
     }
 
@@ -605,28 +676,38 @@ impl Paths {
         assert!(self.children.is_empty() && self.by_key.is_empty(), "all is forgotten");
     }
 
-    /// Discards the reply to a request of a closed watch.
-    fn discard(&self, doing: Doing, result: Result<Reply, Error>, out: &mut Vec<Output>) {
-        let (node, open) = result.map_or((None, None), |reply| reply.handed_out());
-        out.extend(node.map(Output::Release));
-        out.extend(open.map(Output::Close));
-        match doing {
-            Doing::Walking { own, .. } => out.extend(own.map(Output::Release)),
-            Doing::Looking { .. } => {}
-            Doing::Opening { node, again, .. } => {
-                out.extend((!again).then_some(Output::Release(node)));
-            }
-            Doing::Listing { open, .. } => out.push(Output::Close(open)),
-        }
-    }
-
     pub(super) fn check(&self) {
         assert_eq!(self.children.len(), self.by_file.len(), "children are known by both");
-        let dirty = self.places.iter().filter(|(_, it)| !it.changed.is_empty());
+        let dirty = self.places.iter().filter(|(_, it)| !it.changed.is_empty() || it.is_lost);
         assert!(dirty.map(|(place, _)| place).eq(self.dirty.iter().copied()));
+        let marks: usize = self.places.iter().map(|(_, it)| it.changed.len()).sum();
+        assert_eq!(marks, self.marks, "marks are counted");
         for (key, place) in &self.by_key {
             let found = self.places[*place].found;
             assert_eq!(found.map(|(_, key)| key), Some(*key), "places are known by identity");
+        }
+    }
+}
+
+/// Discards the reply to a request of a closed watch.
+fn discard(
+    doing: Doing,
+    result: Result<Reply, Error>,
+    (client, log): (ClientKey, &mut Log),
+    out: &mut Vec<Output>,
+) {
+    let (node, open) = result.map_or((None, None), |reply| reply.handed_out());
+    out.extend(node.map(Output::Release));
+    out.extend(open.map(Output::Close));
+    match doing {
+        Doing::Walking { own, .. } => out.extend(own.map(Output::Release)),
+        Doing::Looking { .. } => {}
+        Doing::Opening { node, again, .. } => {
+            out.extend((!again).then_some(Output::Release(node)));
+        }
+        Doing::Listing { open, bytes, .. } => {
+            log.release(client, bytes);
+            out.push(Output::Close(open));
         }
     }
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 const DEVICE: u64 = 5;
+const CLIENT: ClientKey = ClientKey::NOBODY;
 
 /// A file or directory, by inode number.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ fn user(uid: u32) -> Caller {
 impl World {
     fn new(lines: &str) -> World {
         let mut watches = Watches::new(NodeId(1), DEVICE);
-        let watch = watches.open(Instant(0), user(1), 1, false).expect("it is the first");
+        let watch = watches.open(Instant(0), user(1), (CLIENT, 1), false).expect("it is the first");
         watches.write(watch, lines.as_bytes()).expect("short lines");
         let root = File { entries: Some(BTreeMap::new()), size: 0 };
         World {
@@ -389,9 +390,15 @@ fn a_watch_can_be_closed_at_every_step() {
 #[test]
 fn all_files_are_watched_by_number_and_a_slow_reader_learns_of_it() {
     let mut world = World::new("*\n");
-    assert_eq!(world.settle(), "{\"change\":\"watching\",\"complete\":false,\"names\":false}\n");
-    world.watches.set_complete(true);
-    assert_eq!(world.settle(), "{\"change\":\"watching\",\"complete\":true,\"names\":false}\n");
+    assert_eq!(
+        world.settle(),
+        "{\"change\":\"watching\",\"complete\":false,\"unions\":false,\"names\":false}\n"
+    );
+    world.watches.set_coverage(Coverage { is_complete: true, has_unions: false });
+    assert_eq!(
+        world.settle(),
+        "{\"change\":\"watching\",\"complete\":true,\"unions\":false,\"names\":false}\n"
+    );
     let file = world.create(1, "f", false);
     world.write(file);
     world.write(file);
@@ -416,7 +423,7 @@ fn all_files_are_watched_by_number_and_a_slow_reader_learns_of_it() {
 #[test]
 fn names_of_all_files_are_for_users_that_may_see_them() {
     let mut world = World::new("/\n");
-    let watch = world.watches.open(Instant(0), user(0), 2, true).expect("there is room");
+    let watch = world.watches.open(Instant(0), user(0), (CLIENT, 2), true).expect("there is room");
     world.watch = watch;
     world.watches.write(watch, b"*").expect("a short line");
     world.settle();
@@ -435,5 +442,69 @@ fn a_shutdown_ends_all_streams() {
     world.take(out);
     world.read(10);
     assert!(world.said.is_empty(), "the end of the file");
+    world.close();
+}
+
+#[test]
+fn changes_of_its_own_client_do_not_hold_back_beats() {
+    let mut world = World::new("*\n");
+    world.settle();
+    let file = world.create(1, "f", false);
+    world.settle();
+    world.read(100);
+    for _ in 0..30 {
+        world.now = world.now + BEAT_ALL / 20;
+        world.watches.publish(1, Change::Contents((DEVICE, file)));
+        world.tick();
+    }
+    assert_eq!(mem::take(&mut world.said), b"\n");
+}
+
+#[test]
+fn a_path_given_again_takes_nothing() {
+    let mut world = World::new(&"/d\n".repeat(500));
+    let dir = world.create(1, "d", true);
+    world.settle();
+    let (_, before) = world.watches.counts();
+    for number in 0..2000 {
+        world.create(dir, &format!("f{number}"), false);
+    }
+    assert!(before < 2 * 8192 && world.watches.counts().1 == before, "{before} bytes");
+    assert_eq!(world.settle().matches("created").count(), 2000, "each once");
+    world.close();
+}
+
+#[test]
+fn a_client_leaves_watches_and_memory_to_others() {
+    let mut world = World::new("/**\n");
+    for number in 0..6000 {
+        world.create(1, &format!("d{number}"), true);
+    }
+    let said = world.settle();
+    assert!(
+        said.contains("\"change\":\"error\"") && said.matches("error").count() < 10,
+        "{}",
+        &said[..said.len().min(600)]
+    );
+    let (_, bytes) = world.watches.counts();
+    assert!(bytes <= BYTES_MAX / log::CLIENT_PART, "{bytes} bytes");
+    let more =
+        std::iter::repeat_with(|| world.watches.open(Instant(0), user(1), (CLIENT, 1), false));
+    let opened = more.take_while(Result::is_ok).count();
+    assert_eq!(opened, WATCHES_OF_CLIENT_MAX - 1);
+    let other = (ClientKey(7), 2);
+    assert!(world.watches.open(Instant(0), user(2), other, false).is_ok());
+}
+
+#[test]
+fn a_write_before_a_rename_is_reported() {
+    let mut world = World::new("/\n");
+    let file = world.create(1, "a", false);
+    world.settle();
+    world.write(file);
+    world.rename((1, "a"), (1, "b"));
+    let said = world.settle();
+    let first = said.lines().next().expect("a line");
+    assert_eq!(first, "{\"change\":\"written\",\"path\":\"/a\"}");
     world.close();
 }

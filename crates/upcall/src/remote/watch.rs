@@ -5,6 +5,7 @@ use super::{Outcome, Server, Trouble};
 use clap::Args;
 use client::OpenOptions;
 use serde::Deserialize;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -60,20 +61,26 @@ pub(crate) fn run(watch: &Watch) -> ExitCode {
 }
 
 fn follow(watch: &Watch, frame: &Frame) -> Outcome<ExitCode> {
-    let options = OpenOptions::new().read(true).write(true);
-    let file = frame.client.open_with(FILE, options).map_err(|error| {
-        if error.is_not_found() {
-            return Trouble::Host(format!("the server has no {FILE}: it is not an Upcall server"));
-        }
-        error.into()
-    })?;
-    let mut text = String::new();
-    for path in &watch.paths {
-        let path = path.to_string_lossy();
-        let below = if watch.recursive { "/**" } else { "" };
-        text.push_str(&format!("/{}{below}\n", path.trim_matches('/')));
+    let other = || Trouble::Host(format!("the server reports no changes: it has no {FILE}"));
+    // It is written to: other servers may have a file of that name.
+    match frame.client.metadata(FILE) {
+        Ok(it) if it.mode & 0o777 == 0o666 && it.size == 0 => {}
+        Ok(_) => return Err(other()),
+        Err(error) if error.is_not_found() => return Err(other()),
+        Err(error) => return Err(error.into()),
     }
-    file.write_at(text.as_bytes(), 0)?;
+    let options = OpenOptions::new().read(true).write(true);
+    let file = frame.client.open_with(FILE, options)?;
+    let mut text = Vec::new();
+    for path in &watch.paths {
+        let path = path.as_os_str().as_bytes();
+        if path.contains(&b'\n') {
+            return Err(Trouble::Host("a path with a line break cannot be watched".to_string()));
+        }
+        let below: &[u8] = if watch.recursive { b"/**\n" } else { b"\n" };
+        text.extend_from_slice(&[b"/", path, below].concat());
+    }
+    file.write_at(&text, 0)?;
     let (mut lines, mut buf) = (Vec::new(), vec![0; READ]);
     let mut shown = 0;
     let (mut offset, mut code) = (0, ExitCode::SUCCESS);

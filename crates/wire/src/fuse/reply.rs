@@ -239,14 +239,16 @@ pub fn put_dirent_plus(
     fits
 }
 
-/// Returns the notification that a name of a directory is outdated.
-pub fn inval_entry(dir: u64, name: &[u8]) -> Vec<u8> {
+/// Returns the notification that a name of a directory is to be looked up again. Kernels before 6.2
+/// drop it, with what is mounted beneath it.
+pub fn expire_entry(dir: u64, name: &[u8]) -> Vec<u8> {
     const INVAL_ENTRY: u32 = 3;
+    const EXPIRE_ONLY: u32 = 1;
     let size = OUT_HEADER_SIZE + 16 + name.len() + 1;
     let mut out = head(u32::try_from(size).expect("a name is short"), INVAL_ENTRY, 0).to_vec();
     out.extend(dir.to_ne_bytes());
     out.extend(u32::try_from(name.len()).expect("a name is short").to_ne_bytes());
-    out.extend(0_u32.to_ne_bytes());
+    out.extend(EXPIRE_ONLY.to_ne_bytes());
     out.extend(name);
     out.push(0);
     assert_eq!(out.len(), size, "struct fuse_notify_inval_entry_out");

@@ -108,7 +108,7 @@ fn replies_have_the_sizes_of_the_kernel() {
     assert_eq!(open_reply(1, 0).len(), 16);
     assert_eq!(statfs_reply(&StatFs::default()).len(), 80);
     assert_eq!(inval_inode(9, false).len(), 40);
-    assert_eq!(inval_entry(9, b"name").len(), 37);
+    assert_eq!(expire_entry(9, b"name").len(), 37);
     assert_eq!(error(7, 2)[4..8], (-2_i32).to_ne_bytes());
     assert_eq!(header(7, 3)[..4], 19_u32.to_ne_bytes());
 }
