@@ -33,9 +33,9 @@ impl Node {
 
     /// Reports that anything may have changed: the name space has.
     ///
-    /// Nothing but this server changes a volume. Files of other trees have numbers of another range,
-    /// so clients can tell them from those of the first one. The entries of a union are those of
-    /// several directories, whose changes do not name it.
+    /// Nothing but this server changes a volume. Files of other trees have numbers of another
+    /// range, so clients can tell them from those of the first one. The entries of a union are
+    /// those of several directories, whose changes do not name it.
     pub(crate) fn lose_changes(&mut self) {
         let (_, unions) = self.names.points();
         let (is_volume, has_unions) = (self.trees[MAIN].volume().is_some(), unions > 0);

@@ -228,7 +228,7 @@ impl Listen {
         assert!(lines.ends_with(b"\n"), "what is told is whole lines");
         let mut events = Vec::with_capacity(lines.len() + lines.len() / 4);
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
-            // An empty line is a sign of life, for proxies and to find out that the client is gone.
+            // An empty line is a heartbeat, for proxies and to find out that the client is gone.
             events.extend_from_slice(if line == b"\n" { b":" } else { b"data: " });
             events.extend_from_slice(line);
             events.push(b'\n');
