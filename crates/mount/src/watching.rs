@@ -231,6 +231,9 @@ impl Session {
     /// After a change whose outcome is not known to the kernel: invalidates what it may have
     /// changed, because the server does not report changes of this connection.
     pub(crate) fn doubt(&self, node: u64, request: &Request<'_>) {
+        if !self.changes.is_active() {
+            return;
+        }
         for (dir, name) in entries_of(node, request) {
             self.outdated.push(Outdated::Node(dir));
             self.outdated.push(Outdated::Entry(dir, name.to_vec()));
@@ -253,6 +256,9 @@ impl Session {
     /// After a reply: invalidates again what reports since the start of its request say about its
     /// files, those of the request's `node` and the nodes that it gave.
     pub(crate) fn catch_up(&self, mark: Mark, node: u64, answer: &Answer) {
+        if self.changes.mark() == mark {
+            return;
+        }
         let all = || std::iter::once(node).chain(answer.entered.iter().copied());
         let nodes = lock(&self.nodes);
         let files: BTreeSet<u64> = all().filter_map(|node| nodes.file(node)).collect();
