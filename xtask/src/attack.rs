@@ -28,6 +28,7 @@ mod kinds;
 mod nfs;
 mod programs;
 mod spaces;
+mod watches;
 
 use crate::report::Report;
 use crate::server::{self, Kind as Program, Server};

@@ -78,7 +78,7 @@ pub(super) const TCLUNK: u8 = 120;
 
 /// Returns all kinds.
 pub(super) fn all() -> impl Iterator<Item = &'static Kind> {
-    KINDS.iter().chain(super::nfs::KINDS).chain(super::spaces::KINDS)
+    KINDS.iter().chain(super::nfs::KINDS).chain(super::spaces::KINDS).chain(super::watches::KINDS)
 }
 
 const KINDS: &[Kind] = &[
