@@ -15,6 +15,7 @@ pub mod ninep;
 mod room;
 mod session;
 
+use room::HANDLES_FEW;
 pub use room::{HANDLES_MIN, Room, SMALL_MAX};
 pub use session::{Protocol, Session};
 

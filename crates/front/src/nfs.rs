@@ -122,7 +122,8 @@ impl Session {
 
     /// Sets the memory that the node has left.
     pub fn set_room(&mut self, room: Room) {
-        self.handles_max = room.handles_max(self.handles()).min(self.export.limits.handles);
+        let most = room.handles_max(self.handles()).max(crate::HANDLES_FEW);
+        self.handles_max = most.min(self.export.limits.handles);
         self.room = room;
         self.quota = self.quota.min(room.messages.max(1));
     }

@@ -161,7 +161,7 @@ impl Session {
 
     /// Sets the memory that the node has left.
     pub fn set_room(&mut self, room: Room) {
-        self.fids.set_most(room.handles_max(self.handles()));
+        self.fids.set_most(room.handles_max(self.handles()).max(crate::HANDLES_FEW));
         self.fids.set_spare(room.spare);
         self.room = room;
         self.quota = self.quota.min(room.messages.max(1));

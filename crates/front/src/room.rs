@@ -6,6 +6,10 @@ pub const SMALL_MAX: usize = 64 << 10;
 /// Number of nodes and open files that a client may hold in any case.
 pub const HANDLES_MIN: usize = 64;
 
+/// Number of nodes and open files that a connection of 9P or NFS may hold in any case: one of a
+/// client whose others hold too much can attach.
+pub(crate) const HANDLES_FEW: usize = 8;
+
 /// Ratio of a connection's maximum number of handles to the free ones: a single one may have four
 /// fifths, as needed by a kernel that caches every file it has seen.
 const HANDLES_SHARE: usize = 4;
