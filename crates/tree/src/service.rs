@@ -316,6 +316,8 @@ impl Service {
                 Some(ROOT) => self
                     .open(Opened::Directory)
                     .map(|open| Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open))),
+                // It is a stream that paths are written to first.
+                Some(WATCH) => Err(Error::Unsupported),
                 Some(file) => return self.render(id, file, Some(headroom), out),
                 None => Err(Error::NotFound),
             },

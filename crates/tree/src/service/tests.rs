@@ -343,3 +343,33 @@ fn few_requests_wait_for_contents() {
     assert!((0..RENDERINGS_MAX).all(|_| open()));
     assert!(!open());
 }
+
+#[test]
+fn every_listed_file_can_be_opened_and_fetched_or_is_refused() {
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new(), TOP);
+    let root = Ask::Open { node: service.root(), access: base::Access::READ };
+    let opened = ask(&mut service, root).pop();
+    let Some(Output::Reply(_, Ok(Reply::Opened(open, _)))) = opened else { panic!("{opened:?}") };
+    let detail = base::op::Detail::Name;
+    let listed = ask(&mut service, Ask::List { open, cookie: 0, bytes_max: 4096, detail }).pop();
+    let Some(Output::Reply(_, Ok(Reply::Entries(entries)))) = listed else { panic!("{listed:?}") };
+    assert_eq!(entries.len(), FILES.len() + 1, "the topics and the watches");
+    for entry in entries {
+        let path = vec![entry.name.clone()];
+        let fetch = Ask::Fetch { root: None, path, read_max: 9, headroom: 0 };
+        let fetched = ask(&mut service, fetch).pop();
+        let is_watch = entry.name.as_bytes() == WATCH_NAME.as_bytes();
+        match fetched {
+            Some(Output::Render(..)) if !is_watch => {}
+            Some(Output::Reply(_, Err(Error::Unsupported))) if is_watch => {}
+            other => panic!("{}: {other:?}", entry.name),
+        }
+        let node = NodeId::new(1, entry.cookie as usize);
+        let opened = ask(&mut service, Ask::Open { node, access: base::Access::READ }).pop();
+        assert!(
+            matches!(opened, Some(Output::Render(..) | Output::Reply(_, Ok(Reply::Opened(..))))),
+            "{}: {opened:?}",
+            entry.name
+        );
+    }
+}
