@@ -34,6 +34,19 @@ impl Kind {
         Kind::BlockDevice,
     ];
 
+    /// Returns the name of the kind in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::File => "file",
+            Kind::Directory => "directory",
+            Kind::Symlink => "symlink",
+            Kind::Fifo => "fifo",
+            Kind::Socket => "socket",
+            Kind::CharDevice => "char-device",
+            Kind::BlockDevice => "block-device",
+        }
+    }
+
     /// Returns the type bits of a Linux `st_mode` (`stat(2)`).
     pub fn mode_bits(self) -> u32 {
         match self {

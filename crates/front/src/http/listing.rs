@@ -213,15 +213,7 @@ fn html_row(row: &Row, text: &mut Vec<u8>) {
 
 fn json_row(row: &Row, first: bool, text: &mut Vec<u8>) {
     let entry = &row.entry;
-    let kind = match entry.kind {
-        Kind::File => "file",
-        Kind::Directory => "directory",
-        Kind::Symlink => "symlink",
-        Kind::Fifo => "fifo",
-        Kind::Socket => "socket",
-        Kind::CharDevice => "char-device",
-        Kind::BlockDevice => "block-device",
-    };
+    let kind = entry.kind.name();
     text.extend_from_slice(if first { b"\n{\"name\":" } else { b",\n{\"name\":" });
     let name = String::from_utf8_lossy(entry.name.as_bytes());
     serde_json::to_writer(&mut *text, &name).expect("a string is JSON");

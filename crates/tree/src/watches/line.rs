@@ -3,7 +3,7 @@
 use super::Coverage;
 use super::paths::Child;
 use crate::change::Change;
-use base::{Error, Kind, Stat};
+use base::{Error, Stat};
 use std::io::Write as _;
 
 /// Beats of a watch without changes.
@@ -55,25 +55,13 @@ pub(super) fn changed(
     write!(out, "{{\"change\":\"{what}\",").expect("memory");
     add_path(path, out);
     if let Some(child) = child {
-        let kind = kind(child.kind);
-        write!(out, ",\"type\":\"{kind}\",\"inode\":{}", child.key.1).expect("memory");
+        let Child { key: (_, inode), kind } = child;
+        write!(out, ",\"type\":\"{}\",\"inode\":{inode}", kind.name()).expect("memory");
     }
     if let Some(stat) = stat {
         write!(out, ",\"size\":{}", stat.size).expect("memory");
     }
     out.extend_from_slice(b"}\n");
-}
-
-fn kind(kind: Kind) -> &'static str {
-    match kind {
-        Kind::File => "file",
-        Kind::Directory => "directory",
-        Kind::Symlink => "symlink",
-        Kind::Fifo => "fifo",
-        Kind::Socket => "socket",
-        Kind::CharDevice => "char-device",
-        Kind::BlockDevice => "block-device",
-    }
 }
 
 /// Changes that are seen, and whether with the names of entries.
