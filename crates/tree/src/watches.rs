@@ -48,8 +48,10 @@ const READS_MAX: usize = 16;
 const BEAT_ALL: Duration = Duration::from_secs(1);
 const BEAT_PATHS: Duration = Duration::from_secs(15);
 
-/// Minimum interval between replies of a watch of all files.
+/// Minimum interval between replies of a watch of all files, and for each of these watches: a reply
+/// takes some microseconds.
 const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE_EACH: Duration = Duration::from_micros(50);
 
 /// The line that makes a watch one of all files.
 const ALL: &[u8] = b"*";
@@ -206,21 +208,9 @@ impl Watches {
     /// # Errors
     /// `FileTooLarge` for a line of more than [`WRITTEN_MAX`] bytes.
     pub(crate) fn write(&mut self, number: usize, data: &[u8]) -> Result<(), Error> {
-        let watch = &mut self.watches[number];
-        for part in data.split_inclusive(|byte| *byte == b'\n') {
-            if watch.written.len() + part.len() > WRITTEN_MAX {
-                watch.written.clear();
-                return Err(Error::FileTooLarge);
-            }
-            watch.written.extend_from_slice(part);
-            if watch.written.ends_with(b"\n") {
-                watch.written.pop();
-                let line = mem::take(&mut watch.written);
-                watch.add(&line, &mut self.log)?;
-            }
-        }
+        let result = self.watches[number].write(data, &mut self.log);
         self.note_kind(number);
-        Ok(())
+        result
     }
 
     /// Registers a watch that may have got something to do.
@@ -369,8 +359,10 @@ impl Watches {
         }
         for number in mem::take(&mut self.busy) {
             let mut outputs = Vec::new();
-            if let Kind::Paths(paths) = &mut self.watches[number].kind {
-                paths.advance(&mut self.log, &mut outputs);
+            if let Kind::Paths(paths) = &mut self.watches[number].kind
+                && paths.advance(&mut self.log, &mut outputs)
+            {
+                self.busy.insert(number);
             }
             self.pass(number, outputs, out);
             self.reply(now, number, out);
@@ -386,7 +378,7 @@ impl Watches {
             Kind::Paths(paths) => paths.has_lines(),
             Kind::All(all) => all.is_behind(&self.log, self.coverage),
         };
-        if watch.next_reply(is_new) > now {
+        if watch.next_reply(is_new, self.all.len()) > now {
             return;
         }
         let mut bytes = match &mut watch.kind {
@@ -426,7 +418,7 @@ impl Watches {
             Kind::Paths(paths) => paths.has_lines(),
             Kind::All(all) => all.is_behind(&self.log, self.coverage),
         };
-        let wanted = (!watch.reads.is_empty()).then(|| watch.next_reply(is_new));
+        let wanted = (!watch.reads.is_empty()).then(|| watch.next_reply(is_new, self.all.len()));
         if watch.alarm != wanted {
             let old = mem::replace(&mut watch.alarm, wanted);
             old.map(|at| self.alarms.remove(&(at, number)));
@@ -473,6 +465,22 @@ impl Watches {
 }
 
 impl Watch {
+    fn write(&mut self, data: &[u8], log: &mut Log) -> Result<(), Error> {
+        for part in data.split_inclusive(|byte| *byte == b'\n') {
+            if self.written.len() + part.len() > WRITTEN_MAX {
+                self.written.clear();
+                return Err(Error::FileTooLarge);
+            }
+            self.written.extend_from_slice(part);
+            if self.written.ends_with(b"\n") {
+                self.written.pop();
+                let line = mem::take(&mut self.written);
+                self.add(&line, log)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Adds what a line says.
     fn add(&mut self, line: &[u8], log: &mut Log) -> Result<(), Error> {
         match &mut self.kind {
@@ -486,12 +494,13 @@ impl Watch {
         Ok(())
     }
 
-    /// Returns the time of the next reply to a read.
-    fn next_reply(&self, is_new: bool) -> Instant {
+    /// Returns the time of the next reply to a read; there are this many watches of all files.
+    fn next_reply(&self, is_new: bool, all: usize) -> Instant {
+        let pause = PAUSE.max(PAUSE_EACH * u32::try_from(all).expect("a thousand"));
         match (&self.kind, is_new) {
             (Kind::Paths(_), true) => Instant(0),
             (Kind::Paths(_), false) => self.replied + BEAT_PATHS,
-            (Kind::All(_), true) => self.replied + PAUSE,
+            (Kind::All(_), true) => self.replied + pause,
             (Kind::All(_), false) => self.replied + BEAT_ALL,
         }
     }

@@ -33,8 +33,11 @@ const PLACE_BYTES: usize = 8192;
 /// Maximum length of the path of a directory beneath another one.
 const PATH_MAX: usize = 4096;
 
-/// Size of a listing request, bytes.
-const LIST: u32 = 64 << 10;
+/// Size of a listing request, bytes: some hundred entries, which are added in one turn.
+const LIST: u32 = 8 << 10;
+
+/// Maximum number of children removed in a turn.
+const STEPS_MAX: usize = 512;
 
 /// Outputs of a watch.
 #[derive(Debug)]
@@ -82,6 +85,8 @@ struct Place {
     changed: BTreeSet<Name>,
     /// Whether there were too many of these, so that it has to be listed again.
     is_lost: bool,
+    /// Whether it is no longer watched: its children are removed step by step.
+    is_dropped: bool,
 }
 
 /// A request in progress.
@@ -91,13 +96,8 @@ enum Doing {
     Walking { place: usize, own: Option<NodeId>, rest: Vec<Name> },
     /// Opens a node, which its place has already if it is listed `again`.
     Opening { place: usize, node: NodeId, again: bool },
-    Listing {
-        place: usize,
-        open: OpenId,
-        seen: BTreeMap<Name, Child>,
-        /// Memory that is counted for them.
-        bytes: usize,
-    },
+    /// Lists: adds the entries, or notes them if they are new.
+    Listing { place: usize, open: OpenId },
     /// Looks at an entry; changes from number `since` on may be later than the reply.
     Looking { place: usize, name: Name, since: u64 },
 }
@@ -130,7 +130,11 @@ pub(super) struct Paths {
     /// Paths that were given, and whether with everything beneath them.
     given: BTreeMap<Vec<u8>, bool>,
     /// Those that are watched when nothing is to be added.
-    ready: Vec<Vec<u8>>,
+    ready: BTreeSet<Vec<u8>>,
+    /// Places that are no longer watched, with children.
+    dropped: Vec<usize>,
+    /// Memory counted for it.
+    bytes: usize,
     /// Number of entries to look at.
     marks: usize,
     /// Whether it was reported that there is no room.
@@ -157,7 +161,9 @@ impl Paths {
             entering: BTreeMap::new(),
             found: BTreeSet::new(),
             given: BTreeMap::new(),
-            ready: Vec::new(),
+            ready: BTreeSet::new(),
+            dropped: Vec::new(),
+            bytes: 0,
             marks: 0,
             is_full: false,
             dirty: BTreeSet::new(),
@@ -181,7 +187,7 @@ impl Paths {
                 let path = display(&names);
                 let known = self.given.get(&path);
                 if known.is_some_and(|known| *known >= is_deep) {
-                    line::watching(&path, &mut self.lines);
+                    self.ready.insert(path);
                     return Ok(());
                 }
                 self.given.insert(path.clone(), is_deep);
@@ -205,13 +211,23 @@ impl Paths {
     }
 
     fn new_place(&mut self, path: Vec<u8>, origin: Origin, is_deep: bool, log: &mut Log) -> usize {
-        log.hold(self.client, PLACE_BYTES + bytes_of(path.len()));
-        let (found, changed, is_lost) = (None, BTreeSet::new(), false);
+        self.hold(PLACE_BYTES + bytes_of(path.len()), log);
+        let (found, changed, is_lost, is_dropped) = (None, BTreeSet::new(), false, false);
         let place = self.places.vacant_key();
         if origin != Origin::Given {
             self.found.insert((path.clone(), place));
         }
-        self.places.insert(Place { path, origin, found, is_deep, changed, is_lost })
+        self.places.insert(Place { path, origin, found, is_deep, changed, is_lost, is_dropped })
+    }
+
+    fn hold(&mut self, bytes: usize, log: &mut Log) {
+        self.bytes += bytes;
+        log.hold(self.client, bytes);
+    }
+
+    fn release(&mut self, bytes: usize, log: &mut Log) {
+        self.bytes -= bytes;
+        log.release(self.client, bytes);
     }
 
     /// Notes a change of a file of this watch.
@@ -239,7 +255,10 @@ impl Paths {
     }
 
     fn note_entry(&mut self, place: usize, name: Name) {
-        let Place { changed, is_lost, .. } = &mut self.places[place];
+        let Place { changed, is_lost, is_dropped, .. } = &mut self.places[place];
+        if *is_dropped {
+            return;
+        }
         self.dirty.insert(place);
         if *is_lost {
             return;
@@ -269,11 +288,54 @@ impl Paths {
         place.is_some() || name.is_some_and(|(of, ..)| *of == key)
     }
 
-    /// Sends the next request, if none is in progress and there is room for its report.
-    pub(super) fn advance(&mut self, log: &mut Log, out: &mut Vec<Output>) {
-        if self.doing.is_some() || self.is_closed || self.lines.len() >= LINES_MAX {
-            return;
+    /// Sends the next request, if none is in progress and there is room for its report. Returns
+    /// whether there is more to do, in another turn.
+    pub(super) fn advance(&mut self, log: &mut Log, out: &mut Vec<Output>) -> bool {
+        let mut left = STEPS_MAX;
+        self.remove_dropped(&mut left, log);
+        if self.doing.is_none() && !self.is_closed && self.lines.len() < LINES_MAX {
+            self.begin_next(&mut left, log, out);
         }
+        left == 0
+    }
+
+    /// Removes children of places that are no longer watched.
+    fn remove_dropped(&mut self, left: &mut usize, log: &mut Log) {
+        while let Some(&place) = self.dropped.last() {
+            if !self.remove_children(place, left, log, &mut Vec::new()) {
+                return;
+            }
+            self.dropped.pop();
+            let Place { path, .. } = self.places.remove(place);
+            self.release(PLACE_BYTES + bytes_of(path.len()), log);
+        }
+    }
+
+    /// Removes at most `left` children of a place, and what is watched beneath them. Returns whether
+    /// all are removed.
+    fn remove_children(
+        &mut self,
+        place: usize,
+        left: &mut usize,
+        log: &mut Log,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        while *left > 0 {
+            let first = self.children.range((place, least())..).next();
+            let Some(((_, name), _)) = first.filter(|((of, _), _)| *of == place) else {
+                return true;
+            };
+            let name = name.clone();
+            let child = self.remove_child(place, &name, log).expect("it is there");
+            if !self.places[place].is_dropped {
+                self.leave(&join(&self.places[place].path, &name), child, log, out);
+            }
+            *left -= 1;
+        }
+        false
+    }
+
+    fn begin_next(&mut self, left: &mut usize, log: &mut Log, out: &mut Vec<Output>) {
         if let Some((place, (from, names))) = self.entering.pop_first() {
             return self.walk(place, (from, None), names, out);
         }
@@ -282,7 +344,10 @@ impl Paths {
         }
         let Some(&place) = self.dirty.first() else { return };
         if self.places[place].is_lost {
-            return self.list_again(place, log, out);
+            if self.remove_children(place, left, log, out) {
+                self.list_again(place, out);
+            }
+            return;
         }
         let Place { found, changed, .. } = &mut self.places[place];
         let (Some((node, _)), Some(name)) = (*found, changed.pop_first()) else {
@@ -310,27 +375,17 @@ impl Paths {
     }
 
     /// Lists a directory again after more changes than are kept.
-    fn list_again(&mut self, place: usize, log: &mut Log, out: &mut Vec<Output>) {
+    fn list_again(&mut self, place: usize, out: &mut Vec<Output>) {
         self.dirty.remove(&place);
         let Place { path, found, origin, is_lost, .. } = &mut self.places[place];
         *is_lost = false;
         if *origin == Origin::Created {
             *origin = Origin::Listed;
         }
-        let (path, (node, _)) = (path.clone(), found.expect("it was listed"));
-        line::changed("lost", &path, None, None, &mut self.lines);
-        for name in self.children_of(place) {
-            let child = self.remove_child(place, &name, log).expect("it is there");
-            self.leave(&join(&path, &name), child, log, out);
-        }
+        let (node, _) = found.expect("it was listed");
+        line::changed("lost", path, None, None, &mut self.lines);
         out.push(Output::Ask(Ask::Open { node, access: Access::READ }));
         self.doing = Some(Doing::Opening { place, node, again: true });
-    }
-
-    fn children_of(&self, place: usize) -> Vec<Name> {
-        let range = self.children.range((place, least())..);
-        let own = range.take_while(|((of, _), _)| *of == place);
-        own.map(|((_, name), _)| name.clone()).collect()
     }
 
     /// Handles the reply to its request.
@@ -342,7 +397,7 @@ impl Paths {
     ) {
         let doing = self.doing.take().expect("it has asked");
         if self.is_closed {
-            return discard(doing, result, (self.client, log), out);
+            return discard(doing, result, out);
         }
         match (doing, result) {
             (Doing::Walking { place, own, rest }, result) => {
@@ -356,12 +411,10 @@ impl Paths {
                 out.extend((!again).then_some(Output::Release(node)));
                 self.fail(place, error, log, out);
             }
-            (Doing::Listing { place, open, seen, bytes }, Ok(Reply::Entries(entries))) => {
-                log.release(self.client, bytes);
-                self.listed(place, open, seen, entries, log, out);
+            (Doing::Listing { place, open }, Ok(Reply::Entries(entries))) => {
+                self.listed(place, open, entries, log, out);
             }
-            (Doing::Listing { place, open, bytes, .. }, Err(error)) => {
-                log.release(self.client, bytes);
+            (Doing::Listing { place, open }, Err(error)) => {
                 out.push(Output::Close(open));
                 self.fail(place, error, log, out);
             }
@@ -408,7 +461,11 @@ impl Paths {
         out: &mut Vec<Output>,
     ) {
         let key = (stat.device, stat.inode);
-        self.places[place].found = Some((node, key));
+        if let Some((_, old)) = self.places[place].found.replace((node, key)) {
+            // The first directory of a union may be another one by now.
+            self.by_key.remove(&(old, place));
+            self.forget(old, log);
+        }
         self.by_key.insert((key, place));
         log.add(key, self.number);
         if stat.kind != Kind::Directory {
@@ -416,13 +473,13 @@ impl Paths {
             return self.is_watching(place);
         }
         out.push(Output::Ask(Ask::List { open, cookie: 0, bytes_max: LIST, detail: Detail::Name }));
-        self.doing = Some(Doing::Listing { place, open, seen: BTreeMap::new(), bytes: 0 });
+        self.doing = Some(Doing::Listing { place, open });
     }
 
     fn is_watching(&mut self, place: usize) {
         let Place { path, origin, .. } = &self.places[place];
         if *origin == Origin::Given {
-            self.ready.push(path.clone());
+            self.ready.insert(path.clone());
         }
     }
 
@@ -430,46 +487,37 @@ impl Paths {
         &mut self,
         place: usize,
         open: OpenId,
-        mut seen: BTreeMap<Name, Child>,
         entries: Vec<Entry>,
         log: &mut Log,
         out: &mut Vec<Output>,
     ) {
         let (_, (device, _)) = self.places[place].found.expect("it is open");
-        let cookie = entries.last().map(|entry| entry.cookie);
+        let mut next = entries.last().map(|entry| entry.cookie);
         for Entry { name, inode, device: of, kind, .. } in entries {
-            seen.insert(name, Child { key: (of.unwrap_or(device), inode), kind });
+            if self.places[place].origin == Origin::Created {
+                // Reported when it has been looked at.
+                self.note_entry(place, name);
+                continue;
+            }
+            if self.children.contains_key(&(place, name.clone())) {
+                continue;
+            }
+            if !self.has_room(name.as_bytes().len(), log) {
+                self.refuse(&join(&self.places[place].path, &name));
+                next = None;
+                break;
+            }
+            let child = Child { key: (of.unwrap_or(device), inode), kind };
+            self.enter(place, &name, child, Origin::Listed, log);
+            self.add_child(place, name, child, log);
         }
-        let bytes = seen.keys().map(|name| bytes_of(name.as_bytes().len())).sum();
-        if seen.len() + self.entries() > ENTRIES_MAX || log.is_full(self.client, bytes) {
-            out.push(Output::Close(open));
-            return self.fail(place, Error::TooManyOpen, log, out);
-        }
-        if let Some(cookie) = cookie {
-            out.push(Output::Ask(Ask::List {
-                open,
-                cookie,
-                bytes_max: LIST,
-                detail: Detail::Name,
-            }));
-            log.hold(self.client, bytes);
-            self.doing = Some(Doing::Listing { place, open, seen, bytes });
+        if let Some(cookie) = next {
+            let detail = Detail::Name;
+            out.push(Output::Ask(Ask::List { open, cookie, bytes_max: LIST, detail }));
+            self.doing = Some(Doing::Listing { place, open });
             return;
         }
         out.push(Output::Close(open));
-        if self.places[place].origin == Origin::Created {
-            // Reported when it has been looked at.
-            seen.into_keys().for_each(|name| self.note_entry(place, name));
-            return;
-        }
-        let is_directory = |(_, child): &(&Name, &Child)| child.kind == Kind::Directory;
-        let dirs: Vec<_> = seen.iter().filter(is_directory).map(|(n, c)| (n.clone(), *c)).collect();
-        for (name, child) in seen {
-            self.add_child(place, name, child, log);
-        }
-        for (name, child) in dirs {
-            self.enter(place, &name, child, Origin::Listed, log);
-        }
         self.is_watching(place);
     }
 
@@ -496,7 +544,7 @@ impl Paths {
     }
 
     fn add_child(&mut self, place: usize, name: Name, child: Child, log: &mut Log) {
-        log.hold(self.client, bytes_of(name.as_bytes().len()));
+        self.hold(bytes_of(name.as_bytes().len()), log);
         log.add(child.key, self.number);
         self.by_file.insert((child.key, place, name.clone()));
         self.children.insert((place, name), child);
@@ -504,7 +552,7 @@ impl Paths {
 
     fn remove_child(&mut self, place: usize, name: &Name, log: &mut Log) -> Option<Child> {
         let child = self.children.remove(&(place, name.clone()))?;
-        log.release(self.client, bytes_of(name.as_bytes().len()));
+        self.release(bytes_of(name.as_bytes().len()), log);
         self.by_file.remove(&(child.key, place, name.clone()));
         self.forget(child.key, log);
         Some(child)
@@ -580,24 +628,24 @@ impl Paths {
         }
     }
 
+    /// Ends the watch of a place. Its children are removed step by step.
     fn drop_place(&mut self, place: usize, log: &mut Log, out: &mut Vec<Output>) {
-        for name in self.children_of(place) {
-            self.remove_child(place, &name, log);
-        }
         self.dirty.remove(&place);
         self.entering.remove(&place);
-        let Place { path, found, changed, origin, .. } = self.places.remove(place);
-        self.marks -= changed.len();
-        if origin == Origin::Given {
-            self.given.remove(&path);
+        let it = &mut self.places[place];
+        it.is_dropped = true;
+        self.marks -= mem::take(&mut it.changed).len();
+        let (path, found) = (it.path.clone(), it.found.take());
+        match it.origin {
+            Origin::Given => drop(self.given.remove(&path)),
+            Origin::Listed | Origin::Created => drop(self.found.remove(&(path, place))),
         }
-        log.release(self.client, PLACE_BYTES + bytes_of(path.len()));
-        self.found.remove(&(path, place));
         if let Some((node, key)) = found {
             self.by_key.remove(&(key, place));
             self.forget(key, log);
             out.push(Output::Release(node));
         }
+        self.dropped.push(place);
     }
 
     /// Reports that a path is not watched. A directory that was removed before it was listed is no
@@ -636,8 +684,10 @@ impl Paths {
         });
         let names = self.by_file.range((from, Bound::Unbounded));
         for (_, place, name) in names.take_while(|(of, ..)| *of == file) {
-            let path = join(&self.places[*place].path, name);
-            line::changed(what, &path, None, None, &mut self.lines);
+            let Place { path, is_dropped, .. } = &self.places[*place];
+            if !is_dropped {
+                line::changed(what, &join(path, name), None, None, &mut self.lines);
+            }
             if self.lines.len() >= LINES_MAX {
                 let until = Some((*place, name.clone()));
                 self.touched.insert(file, Touched { is_written, until });
@@ -668,12 +718,15 @@ impl Paths {
 
     /// Ends it; a request in progress is answered first.
     pub(super) fn close(&mut self, log: &mut Log, out: &mut Vec<Output>) {
-        self.is_closed = true;
-        let all: Vec<usize> = self.places.iter().map(|(place, _)| place).collect();
-        for place in all {
-            self.drop_place(place, log, out);
-        }
-        assert!(self.children.is_empty() && self.by_key.is_empty(), "all is forgotten");
+        let nodes = self.places.iter().filter_map(|(_, place)| place.found);
+        out.extend(nodes.map(|(node, _)| Output::Release(node)));
+        let files = self.by_file.iter().map(|(file, ..)| *file);
+        let files: BTreeSet<FileKey> =
+            files.chain(self.by_key.iter().map(|(key, _)| *key)).collect();
+        files.into_iter().for_each(|file| log.remove(file, self.number));
+        log.release(self.client, self.bytes);
+        let doing = self.doing.take();
+        *self = Paths { doing, is_closed: true, ..Paths::new(self.number, self.client, self.root) };
     }
 
     pub(super) fn check(&self) {
@@ -682,6 +735,11 @@ impl Paths {
         assert!(dirty.map(|(place, _)| place).eq(self.dirty.iter().copied()));
         let marks: usize = self.places.iter().map(|(_, it)| it.changed.len()).sum();
         assert_eq!(marks, self.marks, "marks are counted");
+        let places = self.places.iter().map(|(_, it)| PLACE_BYTES + bytes_of(it.path.len()));
+        let names = self.children.keys().map(|(_, name)| bytes_of(name.as_bytes().len()));
+        assert_eq!(places.chain(names).sum::<usize>(), self.bytes, "memory is counted");
+        let dropped = self.places.iter().filter(|(_, it)| it.is_dropped).count();
+        assert_eq!(dropped, self.dropped.len(), "places that are dropped are removed");
         for (key, place) in &self.by_key {
             let found = self.places[*place].found;
             assert_eq!(found.map(|(_, key)| key), Some(*key), "places are known by identity");
@@ -690,12 +748,7 @@ impl Paths {
 }
 
 /// Discards the reply to a request of a closed watch.
-fn discard(
-    doing: Doing,
-    result: Result<Reply, Error>,
-    (client, log): (ClientKey, &mut Log),
-    out: &mut Vec<Output>,
-) {
+fn discard(doing: Doing, result: Result<Reply, Error>, out: &mut Vec<Output>) {
     let (node, open) = result.map_or((None, None), |reply| reply.handed_out());
     out.extend(node.map(Output::Release));
     out.extend(open.map(Output::Close));
@@ -705,10 +758,7 @@ fn discard(
         Doing::Opening { node, again, .. } => {
             out.extend((!again).then_some(Output::Release(node)));
         }
-        Doing::Listing { open, bytes, .. } => {
-            log.release(client, bytes);
-            out.push(Output::Close(open));
-        }
+        Doing::Listing { open, .. } => out.push(Output::Close(open)),
     }
 }
 

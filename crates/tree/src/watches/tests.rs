@@ -189,7 +189,9 @@ impl World {
         loop {
             self.now = self.now + PAUSE;
             self.tick();
-            while self.reply() {}
+            while self.reply() || self.watches.deadline() == Some(Instant(0)) {
+                self.tick();
+            }
             let before = self.said.len();
             self.read(1000);
             let mut out = Vec::new();
@@ -506,5 +508,48 @@ fn a_write_before_a_rename_is_reported() {
     let said = world.settle();
     let first = said.lines().next().expect("a line");
     assert_eq!(first, "{\"change\":\"written\",\"path\":\"/a\"}");
+    world.close();
+}
+
+#[test]
+fn a_directory_may_be_another_one_when_it_is_listed_again() {
+    let mut world = World::new("/d\n");
+    let dir = world.create(1, "d", true);
+    let other = world.create(1, "other", true);
+    world.create(other, "inside", false);
+    world.settle();
+    // As the first directory of a union whose member is lost.
+    world.nodes.values_mut().filter(|inode| **inode == dir).for_each(|inode| *inode = other);
+    for number in 0..5000 {
+        world.create(dir, &format!("f{number}"), false);
+    }
+    assert!(world.settle().contains("\"lost\""));
+    world.create(other, "new", false);
+    assert!(world.settle().contains("\"created\",\"path\":\"/d/new\""));
+    world.close();
+}
+
+#[test]
+fn a_large_directory_is_removed_in_steps() {
+    const FILES: usize = 5000;
+    let mut world = World::new("/here/**\n");
+    let here = world.create(1, "here", true);
+    let away = world.create(1, "away", true);
+    let large = world.create(here, "large", true);
+    for number in 0..FILES {
+        world.create(large, &format!("f{number}"), false);
+    }
+    world.settle();
+    let (_, full) = world.watches.counts();
+    world.rename((here, "large"), (away, "large"));
+    world.tick();
+    world.reply();
+    let (_, after) = world.watches.counts();
+    assert!(after > full / 2, "{after} of {full} bytes after a turn");
+    let said = world.settle();
+    assert!(said.contains("\"removed\",\"path\":\"/here/large\""), "{said}");
+    assert!(world.watches.counts().1 < full / 10, "{} bytes", world.watches.counts().1);
+    world.write(large + 1);
+    assert_eq!(world.settle(), "", "it is watched no more");
     world.close();
 }
