@@ -10,6 +10,7 @@ use crate::session::Session;
 use crate::{linux, lock};
 use client::{Dialect, Interrupt};
 use std::collections::BTreeSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use wire::fuse::{self, Request};
@@ -41,9 +42,10 @@ impl Session {
     pub(crate) fn follow_changes(&self) {
         let never = Interrupt::default();
         while let Ok(connection) = self.link.connection(&never) {
-            let failure = self.watch_on(&connection, &never);
+            let watched = self.watch_file(&connection, &never);
+            let ended = watched.and_then(|fid| self.read_changes(&fid, &never));
             self.rely(false, false);
-            if let Failure::Lost(number) = failure {
+            if let Err(Failure::Lost(number)) = ended {
                 self.link.lost(number);
             }
             // A server without that file may have it after it is restarted.
@@ -69,18 +71,6 @@ impl Session {
         }
     }
 
-    /// Reads changes, until there are none any more.
-    fn watch_on(&self, connection: &Arc<Connection>, never: &Interrupt) -> Failure {
-        match self.watch_file(connection, never) {
-            Ok(fid) => loop {
-                if let Err(failure) = self.read_changes(&fid, never) {
-                    return failure;
-                }
-            },
-            Err(failure) => failure,
-        }
-    }
-
     fn watch_file(&self, connection: &Arc<Connection>, never: &Interrupt) -> Result<Fid, Failure> {
         if connection.dialect != Dialect::Linux {
             return Err(Failure::Errno(errno::EOPNOTSUPP));
@@ -100,8 +90,9 @@ impl Session {
         Ok(fid)
     }
 
+    /// Reads changes, until there are none any more.
     #[allow(clippy::disallowed_methods, reason = "the time of the last report")]
-    fn read_changes(&self, fid: &Fid, never: &Interrupt) -> Result<(), Failure> {
+    fn read_changes(&self, fid: &Fid, never: &Interrupt) -> Result<Infallible, Failure> {
         let connection = &fid.connection;
         let count = READ.min(connection.io_max());
         let mut lines = Lines::default();
