@@ -57,6 +57,9 @@ const STALL_MAX: Duration = Duration::from_millis(100);
 /// Timeout of a healthy client's request, after which the suite gives up.
 const HANG: Duration = Duration::from_secs(10);
 
+/// Time after which attackers that have not begun never will: they run when nothing else does.
+const BEGIN_MAX: Duration = Duration::from_secs(300);
+
 /// Entries of a large directory, and bytes of a large sparse file.
 const ENTRIES: usize = 20_000;
 const LARGE: u64 = 1 << 30;
@@ -305,7 +308,7 @@ fn watch(kind: &Kind, target: &Target, server: &Server, extent: Extent) -> Resul
     while target.armed() == 0 || target.armed() < extent.attackers && begun.elapsed() < extent.time
     {
         ensure!(
-            begun.elapsed() < HANG || target.armed() > 0,
+            begun.elapsed() < BEGIN_MAX || target.armed() > 0,
             "{}: no attacker got so far",
             kind.name
         );
@@ -316,7 +319,7 @@ fn watch(kind: &Kind, target: &Target, server: &Server, extent: Extent) -> Resul
     let times = healthy::measure(server, extent.time, || most = most.max(server.own_rss_kib()))?;
     let effects = || target.effects.load(Ordering::Relaxed);
     // On a busy machine the first attempt may take longer than the measurement.
-    while effects() == 0 && begun.elapsed() < HANG {
+    while effects() == 0 && begun.elapsed() < BEGIN_MAX {
         std::thread::sleep(Duration::from_millis(5));
     }
     ensure!(effects() > 0, "{}: the server refused all attempts", kind.name);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 /// Time after which a change counts as one that is never seen: much less than the time for which
 /// caches are valid.
-const NEVER: Duration = Duration::from_secs(60);
+const NEVER: Duration = Duration::from_secs(600);
 
 /// Rounds of changes.
 const ROUNDS: usize = 50;
