@@ -82,7 +82,7 @@ fn follow(watch: &Watch, frame: &Frame) -> Outcome<ExitCode> {
     }
     file.write_at(&text, 0)?;
     let (mut lines, mut buf) = (Vec::new(), vec![0; READ]);
-    let mut shown = 0;
+    let (mut shown, mut failed, mut is_watching) = (0, 0, false);
     let (mut offset, mut code) = (0, ExitCode::SUCCESS);
     loop {
         let length = file.read_at(&mut buf, offset)?;
@@ -102,9 +102,15 @@ fn follow(watch: &Watch, frame: &Frame) -> Outcome<ExitCode> {
             })?;
             if parsed.error.is_some() {
                 code = ExitCode::FAILURE;
+                failed += 1;
             }
             frame::emit(&if watch.json { line.into_owned() } else { parsed.to_string() })?;
-            shown += u64::from(parsed.change != "watching");
+            let is_begin = parsed.change == "watching";
+            is_watching |= is_begin;
+            if !is_watching && failed == watch.paths.len() {
+                return Ok(code);
+            }
+            shown += u64::from(!is_begin);
             if watch.count.is_some_and(|count| shown >= count) {
                 return Ok(code);
             }

@@ -23,6 +23,7 @@ mod spaces;
 mod storelets;
 mod strange;
 mod volumes;
+mod watching;
 
 use server::{Scratch, Server, get, upcall};
 use std::io::{Read, Write};

@@ -30,7 +30,7 @@ fn files(dir: &Path, files: &[(&str, &str)]) {
     }
 }
 
-fn serve(scratch: &Scratch, lines: &str, more: &[&str]) -> Server {
+pub(crate) fn serve(scratch: &Scratch, lines: &str, more: &[&str]) -> Server {
     let names = scratch.path().join("names");
     std::fs::write(&names, lines).expect("it is written");
     let args = ["--names", names.to_str().expect("UTF-8")];
