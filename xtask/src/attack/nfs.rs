@@ -5,7 +5,6 @@ use super::kinds::{IDLE_ALL, IDLE_EACH, Kind, Mute, PLAIN};
 use anyhow::{Result, ensure};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
 
 pub(super) const KINDS: &[Kind] = &[
     Kind {
@@ -123,14 +122,7 @@ fn half_call(target: &Target, _number: usize) -> Result<()> {
     let mut bytes = Vec::new();
     call(&mut bytes, 2, (NFS, WRITE), &args);
     bytes.pop();
-    let mut mute = Mute::connect(target.nfs)?;
-    let mut rest = &bytes[..];
-    while !rest.is_empty() && !target.over() {
-        rest = mute.push(rest)?;
-        target.hold(Duration::from_millis(5));
-    }
-    target.keep(|| mute.lives());
-    Ok(())
+    Mute::connect(target.nfs)?.send_and_keep(target, &bytes)
 }
 
 fn forged_handles(target: &Target, number: usize) -> Result<()> {

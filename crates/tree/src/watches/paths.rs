@@ -311,8 +311,8 @@ impl Paths {
         }
     }
 
-    /// Removes at most `left` children of a place, and what is watched beneath them. Returns whether
-    /// all are removed.
+    /// Removes at most `left` children of a place, and what is watched beneath them. Returns
+    /// whether all are removed.
     fn remove_children(
         &mut self,
         place: usize,
