@@ -169,7 +169,10 @@ impl Page {
         let file = base.join("clients.volume");
         volume::create(&file, "256M")?;
         volume::copy_in(&tree(base, "clients")?, &file)?;
-        let space = Space::start(base, &format!("mount /m volume:{}\n", file.display()))?;
+        // The suite creates files, which the owner of the volume's root may.
+        let owner = rustix::process::getuid().as_raw().to_string();
+        let lines = format!("mount /m volume:{}\n", file.display());
+        let space = Space::start_with(base, &lines, &["--as".to_owned(), owner])?;
         let mut rows = Vec::new();
         for &count in points.clients {
             eprintln!("   {count} clients");
@@ -403,11 +406,16 @@ struct Space {
 
 impl Space {
     fn start(base: &Path, lines: &str) -> Result<Space> {
+        Space::start_with(base, lines, &[])
+    }
+
+    /// Starts it with more options.
+    fn start_with(base: &Path, lines: &str, more: &[String]) -> Result<Space> {
         let names = base.join("names");
         std::fs::write(&names, lines)?;
         let port = server::free_port()?;
         let words = ["--names".to_owned(), names.display().to_string(), "--9p".into()];
-        let words = [&words[..], &[format!("127.0.0.1:{port}")]].concat();
+        let words = [&words[..], &[format!("127.0.0.1:{port}")], more].concat();
         Ok(Space { server: Server::start_words(Kind::Uring, &words, port, bench::core(0))? })
     }
 
