@@ -296,7 +296,7 @@ fn metrics(text: &str) -> Result<String> {
 fn errors() -> Result<String> {
     let read = |path: &str| std::fs::read_to_string(sh::root().join(path));
     let enumeration = read("crates/base/src/error.rs")?;
-    let translation = read("crates/front/src/ninep/translate.rs")?;
+    let translation = read("crates/wire/src/ninep/translate.rs")?;
     let answers = read("crates/front/src/http/answer.rs")?;
     let variant = Regex::new(r"(?m)^    /// (.+)\n    ([A-Z][A-Za-z]+),$")?;
     let statuses = statuses(&answers)?;

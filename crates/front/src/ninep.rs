@@ -720,7 +720,7 @@ impl Session {
     fn error(&self, tag: u16, error: Error) -> Buf {
         match self.state {
             State::Ready(Dialect::Linux) | State::Parting(Dialect::Linux) => {
-                call::encode(tag, &Rmessage::Lerror { ecode: translate::errno(error) })
+                call::encode(tag, &Rmessage::Lerror { ecode: wire::ninep::errno(error) })
             }
             State::Ready(Dialect::Plan9)
             | State::Parting(Dialect::Plan9)

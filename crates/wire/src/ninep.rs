@@ -7,14 +7,16 @@
 
 mod codec;
 mod stat;
+mod translate;
 
 #[cfg(test)]
 mod tests;
 
 pub use codec::{DecodeError, Names, Qid, Qids, Reader};
 pub use stat::Stat;
+pub use translate::{attributes, entry_qid, errno, qid};
 
-use codec::Field;
+pub(crate) use codec::Field;
 
 /// Bytes in front of every message's body: size, type, tag.
 pub const HEADER_SIZE: usize = 7;

@@ -15,13 +15,12 @@ use base::op::{Detail, Entry};
 use base::{Access, Error, Kind, Name, SetStat, SetTime, Stat, StatFs, Time};
 use tree::request::{Lock, LockKind, Owner};
 use tree::{Ask, NodeId, Reply};
-use wire::ninep::{Data, IO_HEADER_SIZE, Qid, Rmessage, Tmessage, dirent_size, put_dirent};
+use wire::ninep::{
+    Data, IO_HEADER_SIZE, Qid, Rmessage, Tmessage, attributes, dirent_size, entry_qid, put_dirent,
+};
 
 /// Maximum size of an extended attribute (Linux `XATTR_SIZE_MAX`), bytes.
 pub(super) const ATTR_SIZE_MAX: u64 = 65_536;
-
-/// Fields of `Rgetattr` that are always valid (`P9_STATS_BASIC`).
-const STATS_BASIC: u64 = 0x7ff;
 
 impl Session {
     pub(super) fn start_linux(&mut self, tag: u16, message: Tmessage<'_>) -> Started {
@@ -205,7 +204,9 @@ impl Session {
                 let (qid, iounit) = (self.qid(&stat), self.iounit());
                 encode(tag, &Rmessage::Lcreate { qid, iounit })
             }
-            (Await::Getattr, Reply::Stat(stat)) => encode(tag, &getattr(&stat, self.qid(&stat))),
+            (Await::Getattr, Reply::Stat(stat)) => {
+                encode(tag, &attributes(&stat, self.export.device))
+            }
             (Await::Make { code }, Reply::Stat(stat)) => encode(tag, &made(code, self.qid(&stat))),
             (Await::Success { code }, Reply::Done | Reply::Stat(_)) => encode(tag, &bare(code)),
             (Await::Readdir { count, device }, Reply::Entries(entries)) => {
@@ -289,10 +290,9 @@ impl Session {
             if data.len() + dirent_size(entry.name.as_bytes()) > count {
                 break;
             }
-            let (kind, inode, device) = (entry.kind, entry.inode, entry.device.unwrap_or(device));
-            let stat = Stat { kind, inode, device, ..Stat::default() };
-            let qid = Qid { version: 0, ..translate::qid(&stat, self.export.device) };
-            put_dirent(qid, entry.cookie, kind.dirent_type(), entry.name.as_bytes(), &mut data);
+            let qid = entry_qid(entry, device, self.export.device);
+            let kind = entry.kind.dirent_type();
+            put_dirent(qid, entry.cookie, kind, entry.name.as_bytes(), &mut data);
         }
         data
     }
@@ -330,31 +330,6 @@ fn set_stat(message: &Tmessage<'_>) -> SetStat {
         size: has(8).then_some(size),
         accessed: time(0x10, 0x80, atime_sec, atime_nsec),
         modified: time(0x20, 0x100, mtime_sec, mtime_nsec),
-    }
-}
-
-fn getattr(stat: &Stat, qid: Qid) -> Rmessage<'static> {
-    Rmessage::Getattr {
-        valid: STATS_BASIC,
-        qid,
-        mode: stat.full_mode(),
-        uid: stat.uid,
-        gid: stat.gid,
-        nlink: stat.links.into(),
-        rdev: stat.special_device,
-        size: stat.size,
-        blksize: stat.block_size.into(),
-        blocks: stat.blocks,
-        atime_sec: stat.accessed.secs.cast_unsigned(),
-        atime_nsec: stat.accessed.nanos.into(),
-        mtime_sec: stat.modified.secs.cast_unsigned(),
-        mtime_nsec: stat.modified.nanos.into(),
-        ctime_sec: stat.changed.secs.cast_unsigned(),
-        ctime_nsec: stat.changed.nanos.into(),
-        btime_sec: 0,
-        btime_nsec: 0,
-        generation: 0,
-        data_version: 0,
     }
 }
 

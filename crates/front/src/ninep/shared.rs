@@ -7,7 +7,7 @@
 
 use super::call::{self, Await, Next, encode};
 use super::fid::{Fid, Openness};
-use super::{Dialect, Session, State, translate};
+use super::{Dialect, Session, State};
 use crate::{Identity, Output};
 use base::op::Who;
 use base::{Buf, Caller, Error, Kind, Name, User};
@@ -329,7 +329,7 @@ impl Session {
     }
 
     pub(super) fn qid(&self, stat: &base::Stat) -> wire::ninep::Qid {
-        translate::qid(stat, self.export.device)
+        wire::ninep::qid(stat, self.export.device)
     }
 
     /// Returns the maximum data size of a message.
@@ -360,7 +360,7 @@ fn refuse_auth(dialect: Dialect, tag: u16) -> Buf {
     let ename = b"authentication not required";
     match dialect {
         Dialect::Linux => {
-            encode(tag, &Rmessage::Lerror { ecode: translate::errno(Error::NotFound) })
+            encode(tag, &Rmessage::Lerror { ecode: wire::ninep::errno(Error::NotFound) })
         }
         Dialect::Plan9 => encode(tag, &Rmessage::Error { ename }),
     }

@@ -1,59 +1,6 @@
 //! Translation between 9P and file requests.
 
 use base::{Access, Caller, Error, Kind, Stat};
-use wire::ninep::Qid;
-
-#[cfg(test)]
-mod tests;
-
-/// Returns the Linux `errno` of an error, as sent in 9P2000.L.
-pub(super) fn errno(error: Error) -> u32 {
-    match error {
-        Error::NotPermitted => 1,
-        Error::NotFound => 2,
-        Error::Cancelled => 4,
-        Error::Io => 5,
-        Error::NoDevice => 6,
-        Error::WouldBlock => 11,
-        Error::NoMemory => 12,
-        Error::Denied => 13,
-        Error::Busy => 16,
-        Error::Exists => 17,
-        Error::CrossDevice => 18,
-        Error::NotDirectory => 20,
-        Error::IsDirectory => 21,
-        Error::Invalid => 22,
-        Error::TooManyOpen => 24,
-        Error::TextBusy => 26,
-        Error::FileTooLarge => 27,
-        Error::NoSpace => 28,
-        Error::ReadOnly => 30,
-        Error::TooManyLinks => 31,
-        Error::AttributeTooLarge => 34,
-        Error::WouldDeadlock => 35,
-        Error::NameTooLong => 36,
-        Error::NotEmpty => 39,
-        Error::Loop => 40,
-        Error::NoAttribute => 61,
-        Error::Unsupported => 95,
-        // EHOSTDOWN, for a mounted server: ECONNRESET would suggest the client's own connection.
-        Error::Disconnected => 112,
-        Error::TimedOut => 110,
-        Error::Stale => 116,
-        Error::QuotaExceeded => 122,
-    }
-}
-
-/// Returns the identity of a file for 9P clients.
-pub(super) fn qid(stat: &Stat, device: u64) -> Qid {
-    let kind = match stat.kind {
-        Kind::Directory => Qid::DIR,
-        Kind::Symlink => Qid::SYMLINK,
-        Kind::File | Kind::Fifo | Kind::Socket | Kind::CharDevice | Kind::BlockDevice => Qid::FILE,
-    };
-    let version = stat.version();
-    Qid { kind, version: (version ^ version >> 32) as u32, path: crate::file_number(stat, device) }
-}
 
 /// Flags of `Tlopen` and `Tlcreate`, which are Linux's for `open(2)` on most machines.
 pub(super) mod flags {

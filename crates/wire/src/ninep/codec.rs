@@ -59,6 +59,11 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// Returns all bytes that are left.
+    pub fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.rest)
+    }
+
     /// Decodes the next field.
     ///
     /// # Errors
@@ -78,7 +83,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A type of message fields.
-pub(super) trait Field<'a>: Sized {
+pub(crate) trait Field<'a>: Sized {
     fn get(reader: &mut Reader<'a>) -> Result<Self, DecodeError>;
     fn put(&self, out: &mut Vec<u8>);
 }

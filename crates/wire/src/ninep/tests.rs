@@ -72,3 +72,31 @@ fn random_message(rng: &mut Rng) -> Vec<u8> {
     bytes[..4].copy_from_slice(&size.to_le_bytes());
     bytes
 }
+
+#[test]
+fn a_file_that_comes_through_many_servers_has_a_number_of_its_own_at_each() {
+    let far = 0xfffe_0000_0000_0002;
+    let moved = |inode| qid(&base::Stat { device: far, inode, ..base::Stat::default() }, 1).path;
+    for inode in [2, 720, u64::MAX] {
+        let numbers: Vec<u64> =
+            std::iter::successors(Some(inode), |inode| Some(moved(*inode))).take(20).collect();
+        for (index, number) in numbers.iter().enumerate() {
+            assert!(!numbers[..index].contains(number), "{inode} after {index} servers");
+        }
+    }
+}
+
+#[test]
+fn an_entry_and_its_attributes_are_of_one_file() {
+    let file = base::Stat { device: 1, inode: 5, size: 9, ..base::Stat::default() };
+    let name = base::Name::new(b"f").unwrap();
+    let (inode, kind, stat, handle) = (5, file.kind, None, None);
+    let entry = base::op::Entry { cookie: 1, inode, device: None, kind, name, stat, handle };
+    for device in [1, 2] {
+        let found = entry_qid(&entry, 1, device);
+        assert_eq!(found, Qid { version: 0, ..qid(&file, device) });
+        let Rmessage::Getattr { qid: of, size, .. } = attributes(&file, device) else { panic!() };
+        assert_eq!((of, size), (qid(&file, device), 9));
+        assert_eq!(found.path == 5, device == 1);
+    }
+}
