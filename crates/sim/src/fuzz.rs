@@ -58,6 +58,12 @@ pub const FUZZERS: &[Fuzzer] = &[
         fails: Fails::Never,
     },
     Fuzzer {
+        name: "subtree_records",
+        about: "streams of records of a subtree, with bytes changed, to their decoder",
+        case: wires::subtree_records,
+        fails: Fails::Never,
+    },
+    Fuzzer {
         name: "http_head",
         about: "request heads with ranges, conditions and targets, with bytes changed",
         case: wires::http_head,

@@ -9,4 +9,5 @@ pub mod nfs;
 pub mod ninep;
 pub mod rpc;
 pub mod storelet;
+pub mod subtree;
 pub mod xdr;

@@ -4,6 +4,7 @@ use super::streams;
 use base::rng::Rng;
 use wire::http::{Chunks, Piece, Resolved, parse};
 use wire::ninep::{Qid, Reader, Rmessage, Stat, Tmessage, dirents, frame_size, put_dirent};
+use wire::subtree::{self, RECORD_MAX, Record};
 
 /// Tests that a decoded message encodes to the same bytes.
 pub(super) fn ninep_decode(rng: &mut Rng) {
@@ -55,6 +56,50 @@ pub(super) fn ninep_entries(rng: &mut Rng) {
         }
     }
     assert!(good || spoilt, "valid entries were refused");
+}
+
+/// Tests that records are decoded one after the other, and encode to the same bytes.
+pub(super) fn subtree_records(rng: &mut Rng) {
+    let mut bytes = Vec::new();
+    for _ in 0..rng.usize(..6) {
+        record(rng, &mut bytes);
+    }
+    let spoilt = rng.bool();
+    if spoilt {
+        streams::spoil(rng, &mut bytes);
+    }
+    let mut rest = bytes.as_slice();
+    loop {
+        match subtree::decode(rest) {
+            Ok(Some((record, size))) => {
+                assert!(size <= RECORD_MAX, "a record of {size} bytes");
+                let mut again = Vec::new();
+                record.encode(&mut again);
+                assert_eq!(again, rest[..size], "{record:?}");
+                rest = &rest[size..];
+            }
+            Ok(None) => return assert!(spoilt || rest.is_empty(), "a whole record is missing"),
+            Err(error) => return assert!(spoilt, "a valid record was refused: {error}"),
+        }
+    }
+}
+
+/// Draws a valid record.
+fn record(rng: &mut Rng, bytes: &mut Vec<u8>) {
+    let qid = Qid { kind: rng.u8(..), version: rng.u32(..), path: rng.u64(..) };
+    let text = vec![b'n'; rng.usize(..40)];
+    let record = match rng.u8(..5) {
+        0 => Record::Directory { qid, path: &text },
+        1 => {
+            let stat = base::Stat { size: rng.u64(..), ..base::Stat::default() };
+            let attributes = rng.bool().then(|| wire::ninep::attributes(&stat, 0));
+            Record::Entry { qid, cookie: rng.u64(..), kind: rng.u8(..), name: &text, attributes }
+        }
+        2 => Record::End,
+        3 => Record::Failed { errno: rng.u32(..) },
+        _ => Record::Content { qid, name: b"name", data: &text },
+    };
+    record.encode(bytes);
 }
 
 /// Tests that a parsed head parses equally without the following bytes, and that its components are
