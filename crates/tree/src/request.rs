@@ -143,6 +143,30 @@ pub enum AsClient {
     Close(OpenId),
 }
 
+/// An output of one stream of a tree that is a client of the name space.
+#[derive(Debug)]
+pub(crate) enum StreamOutput {
+    /// A request; the stream sends the next one after the reply.
+    Ask(Ask),
+    /// A node of a reply is released.
+    Release(NodeId),
+    /// An open file of a reply is closed.
+    Close(OpenId),
+}
+
+impl StreamOutput {
+    /// Returns it as an output of the tree: a request has this number and caller.
+    pub(crate) fn numbered(self, number: u64, caller: &Caller) -> AsClient {
+        match self {
+            StreamOutput::Ask(ask) => {
+                AsClient::Ask(number, Request { caller: caller.clone(), ask })
+            }
+            StreamOutput::Release(node) => AsClient::Release(node),
+            StreamOutput::Close(open) => AsClient::Close(open),
+        }
+    }
+}
+
 /// Reason why a command was not or only partly executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {

@@ -14,7 +14,7 @@ mod paths;
 mod tests;
 
 use crate::change::Change;
-use crate::request::{AsClient, NodeId, Reply, Request, RequestId};
+use crate::request::{AsClient, NodeId, Reply, RequestId, StreamOutput};
 use base::op::ClientKey;
 use base::{Buf, Caller, Error, Instant};
 pub(crate) use log::BYTES_MAX;
@@ -56,12 +56,12 @@ const PAUSE_EACH: Duration = Duration::from_micros(50);
 /// The line that makes a watch one of all files.
 const ALL: &[u8] = b"*";
 
-/// Outputs of watches.
+/// Outputs of watches and of other streams.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// The reply to a read.
     Reply(RequestId, Result<Reply, Error>),
-    /// A request of a watch, after which [`Watches::answered`] follows, or its releases.
+    /// A request of a stream, after which `answered` follows, or its releases.
     AsClient(AsClient),
 }
 
@@ -74,12 +74,22 @@ pub struct Coverage {
     pub has_unions: bool,
 }
 
-/// A read that waits for changes.
+/// A read that waits for bytes of a stream.
 #[derive(Debug)]
-struct Read {
-    id: RequestId,
-    count: usize,
-    headroom: usize,
+pub(crate) struct Read {
+    pub(crate) id: RequestId,
+    pub(crate) count: usize,
+    pub(crate) headroom: usize,
+}
+
+impl Read {
+    /// Returns the reply with these bytes; none: the end of the stream.
+    pub(crate) fn reply(&self, bytes: &[u8]) -> Output {
+        assert!(bytes.len() <= self.count, "no more than was asked for");
+        let mut data = Buf::with_room(self.headroom, bytes.len());
+        data.extend(bytes);
+        Output::Reply(self.id, Ok(Reply::Data(data)))
+    }
 }
 
 /// A watch of all files.
@@ -334,15 +344,9 @@ impl Watches {
         self.forget(number);
     }
 
-    fn pass(&self, number: usize, outputs: Vec<paths::Output>, out: &mut Vec<Output>) {
+    fn pass(&self, number: usize, outputs: Vec<StreamOutput>, out: &mut Vec<Output>) {
         let caller = &self.watches[number].caller;
-        let outputs = outputs.into_iter().map(|output| match output {
-            paths::Output::Ask(ask) => {
-                AsClient::Ask(number as u64, Request { caller: caller.clone(), ask })
-            }
-            paths::Output::Release(node) => AsClient::Release(node),
-            paths::Output::Close(open) => AsClient::Close(open),
-        });
+        let outputs = outputs.into_iter().map(|output| output.numbered(number as u64, caller));
         out.extend(outputs.map(Output::AsClient));
     }
 
@@ -402,9 +406,7 @@ impl Watches {
         let read = watch.reads.pop_front().expect("it is the first");
         watch.replied = now;
         self.reading.remove(&read.id);
-        let mut data = Buf::with_room(read.headroom, bytes.len());
-        data.extend(&bytes);
-        out.push(Output::Reply(read.id, Ok(Reply::Data(data))));
+        out.push(read.reply(&bytes));
         if let Kind::Paths(_) = watch.kind {
             // There may be room for further reports now.
             self.busy.insert(number);

@@ -13,7 +13,7 @@ use super::log::Log;
 use super::{ENTRIES_MAX, LINES_MAX};
 use crate::change::Change;
 use crate::locks::FileKey;
-use crate::request::{Ask, NodeId, OpenId, Reply};
+use crate::request::{Ask, NodeId, OpenId, Reply, StreamOutput as Output};
 use base::op::{ClientKey, Detail, Entry};
 use base::{Access, Error, Kind, Name, Stat};
 use slab::Slab;
@@ -38,15 +38,6 @@ const LIST: u32 = 8 << 10;
 
 /// Maximum number of children removed in a turn.
 const STEPS_MAX: usize = 512;
-
-/// Outputs of a watch.
-#[derive(Debug)]
-pub(super) enum Output {
-    /// Send a request to the name space, one at a time.
-    Ask(Ask),
-    Release(NodeId),
-    Close(OpenId),
-}
 
 /// An entry of a watched directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

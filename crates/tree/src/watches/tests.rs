@@ -2,7 +2,7 @@
 
 use super::log::CHANGES_MAX;
 use super::*;
-use crate::request::{Ask, OpenId};
+use crate::request::{Ask, OpenId, Request};
 use base::op::Entry;
 use base::{Kind as FileKind, Name, Stat, User};
 use std::collections::BTreeMap;
