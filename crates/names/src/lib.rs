@@ -192,6 +192,15 @@ impl Names {
         (self.table.points().count(), unions.count())
     }
 
+    /// Returns the names of entries of this tree that may be mount points: a walk may lead to other
+    /// files than a list shows.
+    pub fn point_names(&self, tree: u16) -> BTreeSet<Name> {
+        let points = self.table.points().filter(|point| point.from.node.tree() == tree);
+        let names = points.filter_map(|point| point.path.last());
+        let hidden = self.hidden.iter().filter(|mount| mount.at.tree() == tree);
+        names.chain(hidden.map(|mount| &mount.name)).cloned().collect()
+    }
+
     /// Returns the [`script`] lines that build the name space, in the order of execution.
     pub fn text(&self) -> Vec<String> {
         self.table.text()

@@ -207,11 +207,12 @@ impl Node {
     pub fn new(config: Config, served: Served, joins: Vec<Join>) -> Node {
         let path = served.path().to_vec();
         let main = mounted_tree::open(MAIN, served, &config);
-        let (service, storelets, hidden) = hidden(&*main, &config);
+        let (mut service, storelets, hidden) = hidden(&*main, &config);
         let (root, root_stat) = (main.root(), main.root_stat());
         let device = root_stat.device;
         let identifier = if main.identifies() { MAIN } else { SERVICE };
         let mut names = Names::new(root, root_stat, hidden, identifier);
+        service.set_points(names.point_names(MAIN));
         let mut trees = Trees::default();
         trees.plant(|_| main);
         trees.plant(|_| Box::new(service));

@@ -32,8 +32,8 @@ const NODE_BITS: u32 = 56;
 /// Number in request ids of the tree of storelets; not a node's number.
 const OWN: usize = 0xff;
 
-/// Number in request ids of watches.
-const WATCHES: usize = 0xfe;
+/// Number in request ids of streams of the tree of service files.
+const STREAMS: usize = 0xfe;
 
 /// Maximum number of messages processed in a turn. A busy node sends many at once, and clients of
 /// this one must not wait for all of them.
@@ -134,9 +134,9 @@ impl Node {
         at_home(OWN, id)
     }
 
-    /// Returns home's id of the request of a watch.
-    pub(crate) fn of_watch(number: u64) -> RequestId {
-        at_home(WATCHES, RequestId(number))
+    /// Returns home's id of the request of a stream.
+    pub(crate) fn of_stream(number: u64) -> RequestId {
+        at_home(STREAMS, RequestId(number))
     }
 
     /// Delivers a reply to the requester, here or in another node.
@@ -144,7 +144,7 @@ impl Node {
         match asked_by(id) {
             (HOME, id) => self.answer_here(id, reply),
             (OWN, id) => self.answer_storelets(id, reply),
-            (WATCHES, id) => self.answer_watch(id, reply),
+            (STREAMS, id) => self.answer_stream(id, reply),
             (front, id) => {
                 if !self.is_worker(front) {
                     return post_client(front, ClientMessage::Reply(id, reply), ops);

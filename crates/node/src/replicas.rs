@@ -68,6 +68,7 @@ impl Node {
             self.names.hide(Mount { at: top, name, root: self.trees[tree].root() });
             trees.push(tree);
         }
+        self.note_points();
         self.replicas = Some(REPLICAS);
         self.export.limits = limits(&self.config, &self.trees);
         trees

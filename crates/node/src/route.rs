@@ -78,6 +78,7 @@ impl Node {
 
     /// Lets trees start the work gathered in this turn.
     fn settle(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        self.begin_streams();
         while let Some(tree) = self.trees.pop_busy() {
             let mut out = mem::take(&mut self.scratch.trees);
             self.trees[tree].tick(now, &mut out);
@@ -260,7 +261,7 @@ impl Node {
                 TreeOutput::AsClient(output) => {
                     let input = match output {
                         AsClient::Ask(number, request) => {
-                            names::Input::Ask(Node::of_watch(number), request)
+                            names::Input::Ask(Node::of_stream(number), request)
                         }
                         AsClient::Release(node) => names::Input::Release(node),
                         AsClient::Close(open) => names::Input::Close(open),

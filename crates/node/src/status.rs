@@ -143,6 +143,7 @@ impl Report {
         let (places, unions) = node.names.counts();
         let service = node.trees[SERVICE].downcast_ref::<Service>();
         let (watches, watch_bytes) = service.map_or((0, 0), Service::watches);
+        let (subtrees, subtree_bytes) = service.map_or((0, 0), Service::subtrees);
         self.queues.extend([
             ("handles", sum(&|tree| tree.nodes + tree.opens) + node.closing, handles_max),
             ("places", places, handles_max),
@@ -150,6 +151,8 @@ impl Report {
             ("locks", sum(&|tree| tree.locks.0), tree::locks::RANGES_MAX * counts.len()),
             ("watches", watches, tree::service::WATCHES_MAX),
             ("watch_bytes", watch_bytes, tree::service::WATCH_BYTES_MAX),
+            ("subtrees", subtrees, tree::service::SUBTREES_MAX),
+            ("subtree_bytes", subtree_bytes, tree::service::SUBTREE_BYTES_MAX),
             ("lock_waits", sum(&|tree| tree.locks.1), tree::locks::WAITING_MAX * counts.len()),
         ]);
         for (given, most) in counts.iter().filter_map(|tree| tree.memory) {

@@ -1,5 +1,5 @@
-//! Change notification: the changes of requests to trees, for the watches of the tree of service
-//! files.
+//! Streams of the tree of service files: the changes of requests to trees, for watches, and their
+//! own requests to the name space.
 //!
 //! All requests pass the mux, which sends each to the tree that has its files. There the changes
 //! follow from the request, and whether they were made from the reply.
@@ -37,6 +37,7 @@ impl Node {
     /// range, so clients can tell them from those of the first one. The entries of a union are
     /// those of several directories, whose changes do not name it.
     pub(crate) fn lose_changes(&mut self) {
+        self.note_points();
         let (_, unions) = self.names.points();
         let (is_volume, has_unions) = (self.trees[MAIN].volume().is_some(), unions > 0);
         let coverage = Coverage { is_complete: is_volume && !has_unions, has_unions };
@@ -47,8 +48,23 @@ impl Node {
         self.trees.mark(SERVICE);
     }
 
-    /// Delivers a reply to a watch.
-    pub(crate) fn answer_watch(&mut self, id: RequestId, reply: Result<Reply, Error>) {
+    /// Reports which entries may be mount points, to streams of subtrees.
+    pub(crate) fn note_points(&mut self) {
+        let points = self.names.point_names(MAIN);
+        if let Some(service) = self.trees[SERVICE].downcast_mut::<Service>() {
+            service.set_points(points);
+        }
+    }
+
+    /// Begins a turn of the streams.
+    pub(crate) fn begin_streams(&mut self) {
+        if let Some(service) = self.trees[SERVICE].downcast_mut::<Service>() {
+            service.begin_turn();
+        }
+    }
+
+    /// Delivers a reply to a stream.
+    pub(crate) fn answer_stream(&mut self, id: RequestId, reply: Result<Reply, Error>) {
         self.messages.push_back(Message::Tree(SERVICE, TreeInput::Answered(id.0, reply)));
     }
 }

@@ -24,6 +24,7 @@ mod reply;
 pub mod request;
 pub mod service;
 pub mod skeleton;
+mod subtrees;
 pub mod volume;
 mod watches;
 

@@ -5,7 +5,7 @@
 //! consistent snapshot. The contents of all open files are limited to [`CONTENTS_MAX`]: beyond it,
 //! the least recently read ones are dropped, so that clients which keep files open do not prevent
 //! others from reading. Reading the writable file returns the errors of the lines written through
-//! the same open.
+//! the same open. Two files are [streams]: of changes, and of subtrees.
 
 #![allow(
     clippy::wildcard_enum_match_arm,
@@ -17,14 +17,16 @@ use crate::flat::{self, ROOT};
 use crate::request::Topic;
 use crate::request::{Ask, Input, NodeId, OpenId, Output, Refusal, Reply, Request, RequestId};
 pub use crate::watches::Coverage;
-use crate::watches::{self, Watches};
+use crate::{subtrees, watches};
 use base::op::{ClientKey, Done, Entry, Op, OpId, PathDone, PathOp, Who};
 use base::{Automaton, Buf, Caller, Error, Instant, Kind, Name, SAYING_DEVICES, Stat, Time};
 use control::{Control, Lines};
 use slab::Slab;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use streams::{Stream, Streams};
 
 mod control;
+mod streams;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +37,11 @@ pub const OPENS_MAX: usize = 65_536;
 pub const WATCHES_MAX: usize = watches::WATCHES_MAX;
 /// Maximum memory of all watches, in bytes.
 pub const WATCH_BYTES_MAX: usize = watches::BYTES_MAX;
+
+/// Maximum number of streams of subtrees.
+pub const SUBTREES_MAX: usize = subtrees::STREAMS_MAX;
+/// Maximum memory of all streams of subtrees, in bytes.
+pub const SUBTREE_BYTES_MAX: usize = subtrees::BYTES_MAX;
 
 /// Maximum number of requests that wait for contents: each holds reports of all nodes.
 const RENDERINGS_MAX: usize = 1024;
@@ -54,9 +61,13 @@ pub const FILES: [(&str, Topic); 5] = [
 /// Number of the writable file.
 const CONTROL: usize = FILES.len();
 
-/// Name and number of the file of watches.
-const WATCH_NAME: &str = "watch";
+/// Stream files: that of watches, and that of subtrees. Their numbers follow those of the others.
+const STREAMS: [&str; 2] = ["watch", "subtree"];
 const WATCH: usize = FILES.len() + 1;
+const SUBTREE: usize = FILES.len() + 2;
+
+/// Number of the last file; those of mount points of other trees follow.
+const LAST: usize = FILES.len() + STREAMS.len();
 
 /// Device number of service files; no host has it.
 const DEVICE: u64 = u64::MAX;
@@ -78,8 +89,8 @@ enum Opened {
     File(Option<(u64, Vec<u8>)>),
     /// The writable file, opened by an authorised user.
     Control(Box<Control>),
-    /// A watch.
-    Watch(usize),
+    /// A stream.
+    Stream(Stream),
 }
 
 /// Lines in execution.
@@ -116,14 +127,14 @@ pub struct Service {
     identifying: Slab<RequestId>,
     /// Bounded by the node's admission of requests and the number of open files.
     commands: Slab<Command>,
-    watches: Watches,
+    streams: Streams,
     /// Client of the present request.
     client: ClientKey,
 }
 
 impl Service {
     /// Returns the tree with number `index`; its files have the timestamp `started` and belong to
-    /// `owner`. The mux mounts other trees at `places`. Watches are of the name space with the root
+    /// `owner`. The mux mounts other trees at `places`. Streams are of the name space with the root
     /// `top`, on this device.
     pub fn new(
         index: u16,
@@ -144,24 +155,29 @@ impl Service {
             renderings: Slab::new(),
             identifying: Slab::new(),
             commands: Slab::new(),
-            watches: Watches::new(top.0, top.1),
+            streams: Streams::new(top),
             client: ClientKey::NOBODY,
         }
     }
 
     /// Passes a change of a tree, made by a connection, to the watches.
     pub fn publish(&mut self, origin: u32, change: Change) {
-        self.watches.publish(origin, change);
+        self.streams.watches.publish(origin, change);
     }
 
     /// Tells the watches that anything may have changed.
     pub fn lose_changes(&mut self) {
-        self.watches.lose();
+        self.streams.watches.lose();
     }
 
     /// Sets which changes watches see.
     pub fn set_coverage(&mut self, coverage: Coverage) {
-        self.watches.set_coverage(coverage);
+        self.streams.watches.set_coverage(coverage);
+    }
+
+    /// Sets the names of entries of the first tree that may be mount points.
+    pub fn set_points(&mut self, points: BTreeSet<Name>) {
+        self.streams.subtrees.set_points(points);
     }
 
     /// Sets the client of the next request.
@@ -169,19 +185,29 @@ impl Service {
         self.client = client;
     }
 
-    /// Continues watches with something new.
-    pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
-        self.with_watches(out, |watches, out| watches.tick(now, out));
+    /// Begins a turn of the node, in which a few requests for subtrees may be sent.
+    pub fn begin_turn(&mut self) {
+        self.streams.subtrees.begin_turn();
     }
 
-    /// Ends the streams of watches, for a shutdown.
+    /// Continues streams with something new.
+    pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
+        self.streams.tick(now, out);
+    }
+
+    /// Ends the streams, for a shutdown.
     pub fn drain(&mut self, out: &mut Vec<Output>) {
-        self.with_watches(out, Watches::end);
+        self.streams.end(out);
     }
 
     /// Returns the number of watches, and their memory in bytes.
     pub fn watches(&self) -> (usize, usize) {
-        self.watches.counts()
+        self.streams.watches.counts()
+    }
+
+    /// Returns the number of streams of subtrees, and their memory in bytes.
+    pub fn subtrees(&self) -> (usize, usize) {
+        self.streams.subtrees.counts()
     }
 
     /// Returns the root.
@@ -208,8 +234,7 @@ impl Automaton for Service {
         match input {
             Input::Ask(id, request) => self.ask(now, id, request, out),
             Input::Cancel(id) => {
-                let is_read = self.with_watches(out, |watches, out| watches.cancel(id, out));
-                if is_read {
+                if self.streams.cancel(id, out) {
                     return;
                 }
                 // Contents are generated at once, so only commands can be cancelled.
@@ -224,20 +249,18 @@ impl Automaton for Service {
             Input::Rendered(ticket, contents) => self.rendered(ticket, contents, out),
             Input::Commanded(ticket, result) => self.commanded(ticket, result, out),
             Input::Done(op, done) => self.identified(op, done, out),
-            Input::Answered(watch, result) => self.with_watches(out, |watches, out| {
-                watches.answered(watch as usize, result, out);
-            }),
+            Input::Answered(number, result) => self.streams.answered(now, number, result, out),
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.watches.deadline()
+        self.streams.deadline()
     }
 
     fn check(&self) {
         let bytes = self.opens.iter().map(|(_, opened)| match opened {
             Opened::File(Some((_, contents))) => contents.len(),
-            Opened::File(None) | Opened::Directory | Opened::Control(_) | Opened::Watch(_) => 0,
+            Opened::File(None) | Opened::Directory | Opened::Control(_) | Opened::Stream(_) => 0,
         });
         assert_eq!(self.bytes, bytes.sum::<usize>(), "contents are counted");
         assert!(self.renderings.len() <= RENDERINGS_MAX);
@@ -254,7 +277,7 @@ impl Automaton for Service {
                     );
                     control.check();
                 }
-                Opened::Directory | Opened::File(_) | Opened::Watch(_) => {
+                Opened::Directory | Opened::File(_) | Opened::Stream(_) => {
                     assert_eq!(commands, 0, "it takes no commands")
                 }
             }
@@ -264,7 +287,7 @@ impl Automaton for Service {
             self.commands.iter().all(|(_, command)| known(command)),
             "a command came by a file"
         );
-        self.watches.check();
+        self.streams.check();
         for (_, rendering) in &self.renderings {
             assert!((1..=FILES.len()).contains(&rendering.file), "only files have contents");
         }
@@ -274,17 +297,14 @@ impl Automaton for Service {
 impl Service {
     fn ask(&mut self, now: Instant, id: RequestId, request: Request, out: &mut Vec<Output>) {
         let answer = match request.ask {
-            Ask::Open { node, access } if node.local() == WATCH && !access.truncate => {
-                self.open_watch(now, id, request.caller)
+            Ask::Open { node, access } if is_stream(node.local()) && !access.truncate => {
+                self.open_stream(now, id, request.caller, node.local())
             }
-            Ask::Write { open, data, .. } if let Some(watch) = self.watch(open) => {
-                let written = Reply::Written(u32::try_from(data.len()).expect("one message"));
-                self.watches.write(watch, &data).map(|()| written)
+            Ask::Write { open, data, .. } if let Some(stream) = self.stream(open) => {
+                self.streams.write(stream, &data)
             }
-            Ask::Read { open, count, headroom, .. } if let Some(watch) = self.watch(open) => {
-                return self.with_watches(out, |watches, out| {
-                    watches.read(watch, (id, count, headroom), out);
-                });
+            Ask::Read { open, count, headroom, .. } if let Some(stream) = self.stream(open) => {
+                return self.streams.read(now, stream, (id, count, headroom), out);
             }
             Ask::Open { node, access } if access.changes() => {
                 self.open_control(&request.caller, node)
@@ -316,8 +336,8 @@ impl Service {
                 Some(ROOT) => self
                     .open(Opened::Directory)
                     .map(|open| Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open))),
-                // It is a stream that paths are written to first.
-                Some(WATCH) => Err(Error::Unsupported),
+                // Streams are written to first.
+                Some(WATCH | SUBTREE) => Err(Error::Unsupported),
                 Some(file) => return self.render(id, file, Some(headroom), out),
                 None => Err(Error::NotFound),
             },
@@ -326,37 +346,34 @@ impl Service {
         out.push(Output::Reply(id, answer));
     }
 
-    fn open_watch(&mut self, now: Instant, id: RequestId, caller: Caller) -> Result<Reply, Error> {
+    fn open_stream(
+        &mut self,
+        now: Instant,
+        id: RequestId,
+        caller: Caller,
+        file: usize,
+    ) -> Result<Reply, Error> {
         let may_name = match &caller {
             Caller::Server => true,
             Caller::User(user) => [0, self.owner].contains(&user.uid),
         };
-        let watch = self.watches.open(now, caller, (self.client, id.asker()), may_name)?;
-        let open = OpenId::new(self.index, self.opens.insert(Opened::Watch(watch)));
-        Ok(Reply::Opened(open, self.stat(WATCH)))
+        let stream = match file {
+            WATCH => {
+                let client = (self.client, id.asker());
+                self.streams.open_watch(now, caller, client, may_name)?
+            }
+            _subtree => self.streams.open_subtree(caller, self.client)?,
+        };
+        let open = OpenId::new(self.index, self.opens.insert(Opened::Stream(stream)));
+        Ok(Reply::Opened(open, self.stat(file)))
     }
 
-    /// Returns the watch behind an open file, if it is one.
-    fn watch(&self, open: OpenId) -> Option<usize> {
+    /// Returns the stream behind an open file, if it is one.
+    fn stream(&self, open: OpenId) -> Option<Stream> {
         match self.opens[open.local()] {
-            Opened::Watch(watch) => Some(watch),
+            Opened::Stream(stream) => Some(stream),
             Opened::Directory | Opened::File(_) | Opened::Control(_) => None,
         }
-    }
-
-    /// Runs a step of the watches, and passes their outputs on.
-    fn with_watches<T>(
-        &mut self,
-        out: &mut Vec<Output>,
-        step: impl FnOnce(&mut Watches, &mut Vec<watches::Output>) -> T,
-    ) -> T {
-        let mut outputs = Vec::new();
-        let result = step(&mut self.watches, &mut outputs);
-        out.extend(outputs.into_iter().map(|output| match output {
-            watches::Output::Reply(id, reply) => Output::Reply(id, reply),
-            watches::Output::AsClient(output) => Output::AsClient(output),
-        }));
-        result
     }
 
     /// Looks up a user on the host, on behalf of all trees.
@@ -401,7 +418,7 @@ impl Service {
     fn control(&mut self, open: usize) -> &mut Control {
         match &mut self.opens[open] {
             Opened::Control(control) => control,
-            other @ (Opened::Directory | Opened::File(_) | Opened::Watch(_)) => {
+            other @ (Opened::Directory | Opened::File(_) | Opened::Stream(_)) => {
                 unreachable!("{other:?}")
             }
         }
@@ -465,9 +482,9 @@ impl Service {
 
     /// Closes an open file; `finished`: its client has written everything that it meant to.
     fn close(&mut self, open: OpenId, finished: bool, out: &mut Vec<Output>) {
-        if let Some(watch) = self.watch(open) {
+        if let Some(stream) = self.stream(open) {
             self.opens.remove(open.local());
-            return self.with_watches(out, |watches, out| watches.close(watch, out));
+            return self.streams.close(stream, out);
         }
         let open = open.local();
         let Opened::Control(control) = &mut self.opens[open] else {
@@ -580,7 +597,7 @@ impl Service {
             Opened::File(None) => return Err(Error::Stale),
             Opened::Control(control) => control.complaint(),
             Opened::Directory => return Err(Error::IsDirectory),
-            Opened::Watch(_) => unreachable!("a read of a watch waits"),
+            Opened::Stream(_) => unreachable!("a read of a stream waits"),
         };
         Ok(Reply::Data(flat::part(contents, offset, count, room)))
     }
@@ -590,29 +607,16 @@ impl Service {
             return Err(Error::NotDirectory);
         };
         let first = usize::try_from(cookie).map_or(usize::MAX, |seen| seen.saturating_add(1));
-        let entry = |file: usize| {
-            let name = FILES.get(file - 1).map_or(WATCH_NAME, |(name, _)| name);
-            let name = Name::new(name.as_bytes()).expect("a plain name");
-            let stat = with_stat.then(|| self.stat(file));
-            Entry {
-                cookie: file as u64,
-                inode: file as u64,
-                device: None,
-                kind: Kind::File,
-                name,
-                stat,
-                handle: None,
-            }
-        };
-        let place = |index: usize| {
-            let name = self.places[index - WATCH - 1].clone();
-            let stat = with_stat.then(|| self.stat(ROOT));
-            let (number, kind, handle) = (index as u64, Kind::Directory, None);
+        let entry = |index: usize| {
+            let (file, kind, name) = match index.checked_sub(LAST + 1) {
+                None => (index, Kind::File, Name::new(name_of(index).as_bytes())),
+                Some(place) => (ROOT, Kind::Directory, Ok(self.places[place].clone())),
+            };
+            let (name, stat) = (name.expect("a plain name"), with_stat.then(|| self.stat(file)));
+            let (number, handle) = (index as u64, None);
             Entry { cookie: number, inode: number, device: None, kind, name, stat, handle }
         };
-        let last = WATCH + self.places.len();
-        let all = first..=last;
-        let entries = all.map(|index| if index <= WATCH { entry(index) } else { place(index) });
+        let entries = (first..=LAST + self.places.len()).map(entry);
         Ok(Reply::Entries(entries.collect()))
     }
 
@@ -620,13 +624,13 @@ impl Service {
         let (kind, mode, links) = match node {
             ROOT => (Kind::Directory, 0o555, 2),
             CONTROL => (Kind::File, 0o644, 1),
-            WATCH => (Kind::File, 0o666, 1),
+            WATCH | SUBTREE => (Kind::File, 0o666, 1),
             _file => (Kind::File, 0o444, 1),
         };
         let (accessed, modified, changed) = (self.started, self.started, self.started);
         let (inode, block_size) = (node as u64, 4096);
         let streams = SAYING_DEVICES | u64::from(self.index);
-        let device = if node == WATCH { streams } else { DEVICE };
+        let device = if is_stream(node) { streams } else { DEVICE };
         Stat {
             kind,
             mode,
@@ -647,11 +651,20 @@ fn find(name: &Name) -> Result<usize, Error> {
     if matches!(name.as_bytes(), b"." | b"..") {
         return Ok(ROOT);
     }
-    if name.as_bytes() == WATCH_NAME.as_bytes() {
-        return Ok(WATCH);
-    }
-    let index = FILES.iter().position(|(known, _)| known.as_bytes() == name.as_bytes());
-    index.map(|index| index + 1).ok_or(Error::NotFound)
+    let is_it = |file: &usize| name_of(*file).as_bytes() == name.as_bytes();
+    (ROOT + 1..=LAST).find(is_it).ok_or(Error::NotFound)
+}
+
+/// Returns the name of a file.
+fn name_of(file: usize) -> &'static str {
+    let streams = STREAMS.iter().copied();
+    let mut names = FILES.iter().map(|(name, _)| *name).chain(streams);
+    names.nth(file - 1).expect("files are counted from one")
+}
+
+/// Returns whether a file is a stream.
+fn is_stream(file: usize) -> bool {
+    (WATCH..=LAST).contains(&file)
 }
 
 fn find_path(path: &[Name]) -> Option<usize> {

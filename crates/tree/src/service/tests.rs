@@ -1,4 +1,5 @@
 use super::*;
+use crate::request::AsClient;
 use base::Caller;
 
 /// Root and device of the name space.
@@ -353,15 +354,15 @@ fn every_listed_file_can_be_opened_and_fetched_or_is_refused() {
     let detail = base::op::Detail::Name;
     let listed = ask(&mut service, Ask::List { open, cookie: 0, bytes_max: 4096, detail }).pop();
     let Some(Output::Reply(_, Ok(Reply::Entries(entries)))) = listed else { panic!("{listed:?}") };
-    assert_eq!(entries.len(), FILES.len() + 1, "the topics and the watches");
+    assert_eq!(entries.len(), LAST, "the topics and the streams");
     for entry in entries {
         let path = vec![entry.name.clone()];
         let fetch = Ask::Fetch { root: None, path, read_max: 9, headroom: 0 };
         let fetched = ask(&mut service, fetch).pop();
-        let is_watch = entry.name.as_bytes() == WATCH_NAME.as_bytes();
+        let is_stream = STREAMS.contains(&entry.name.to_string().as_str());
         match fetched {
-            Some(Output::Render(..)) if !is_watch => {}
-            Some(Output::Reply(_, Err(Error::Unsupported))) if is_watch => {}
+            Some(Output::Render(..)) if !is_stream => {}
+            Some(Output::Reply(_, Err(Error::Unsupported))) if is_stream => {}
             other => panic!("{}: {other:?}", entry.name),
         }
         let node = NodeId::new(1, entry.cookie as usize);
@@ -372,4 +373,50 @@ fn every_listed_file_can_be_opened_and_fetched_or_is_refused() {
             entry.name
         );
     }
+}
+
+/// Opens a stream file, and writes a request to it.
+fn open_stream(service: &mut Service, name: &str, text: &str) -> OpenId {
+    let opened = open_to_write(service, as_user(5), name);
+    let Ok(Reply::Opened(open, stat)) = opened else { panic!("{opened:?}") };
+    assert!(stat.is_stream() && stat.mode == 0o666, "{stat:?}");
+    let data = Buf::from(text.as_bytes().to_vec());
+    let out = ask(service, Ask::Write { open, offset: 0, data });
+    assert!(matches!(out[..], [Output::Reply(_, Ok(Reply::Written(_)))]), "{out:?}");
+    open
+}
+
+#[test]
+fn requests_of_all_streams_have_different_numbers() {
+    let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new(), TOP);
+    let watch = open_stream(&mut service, "watch", "/a\n");
+    let subtree = open_stream(&mut service, "subtree", "attributes /b");
+    let mut out = Vec::new();
+    service.begin_turn();
+    service.tick(Instant(0), &mut out);
+    let mut numbers = BTreeMap::new();
+    for output in out.drain(..) {
+        let Output::AsClient(AsClient::Ask(number, Request { caller, ask })) = output else {
+            panic!("{output:?}")
+        };
+        let Ask::Walk { names, .. } = ask else { panic!("{ask:?}") };
+        assert_eq!(caller, as_user(5));
+        numbers.insert(names[0].to_string(), number);
+    }
+    assert_ne!(numbers["a"], numbers["b"]);
+    for number in numbers.into_values() {
+        service.step(Instant(0), Input::Answered(number, Err(Error::Denied)), &mut out);
+        service.check();
+    }
+    for open in [watch, subtree] {
+        let out = ask(&mut service, Ask::Read { open, offset: 0, count: 99, headroom: 0 });
+        service.tick(Instant(0), &mut Vec::new());
+        assert!(out.len() <= 1, "{out:?}");
+    }
+    assert_eq!((service.watches().0, service.subtrees().0), (1, 1));
+    for open in [watch, subtree] {
+        service.step(Instant(0), Input::Close(open), &mut out);
+        service.check();
+    }
+    assert_eq!((service.watches().0, service.subtrees().0, service.opens()), (0, 0, 0));
 }
