@@ -30,7 +30,7 @@ const PATHS_MAX: usize = 256 << 10;
 const NAMES_MAX: usize = 256 << 10;
 
 /// Maximum memory of a stream, bytes.
-pub(super) const BYTES_MAX: usize = BUFFER_MAX + REPLY_MAX + PATHS_MAX + NAMES_MAX;
+pub(super) const BYTES_MAX: usize = BUFFER_MAX + REPLY_MAX + PATHS_MAX + NAMES_MAX + PATH_MAX;
 
 /// Size of a listing request, bytes: up to a thousand entries, which are encoded in one turn.
 const LIST: u32 = 32 << 10;
@@ -126,6 +126,8 @@ pub(super) struct Stream {
     state: State,
     /// Whether contents are sent, too.
     has_contents: bool,
+    /// Path from the directory that was asked for to the one to begin with.
+    start: Vec<u8>,
     /// The directory that was asked for, when it has been found.
     top: Option<NodeId>,
     /// Directories to enter, the next one last.
@@ -146,8 +148,8 @@ impl Stream {
         if !matches!(self.state, State::Unasked) {
             return Err(Error::Invalid);
         }
-        let (has_contents, names) = parse(data)?;
-        self.has_contents = has_contents;
+        let Request { has_contents, names, start } = parse(data)?;
+        (self.has_contents, self.start) = (has_contents, start);
         self.state = State::Ready(Step::Find { names, own: None });
         Ok(())
     }
@@ -169,7 +171,10 @@ impl Stream {
 
     /// Returns its memory, bytes.
     pub(super) fn bytes(&self) -> usize {
-        self.buffer.len() + self.paths + self.directory().map_or(0, |dir| dir.names_bytes)
+        self.buffer.len()
+            + self.paths
+            + self.start.len()
+            + self.directory().map_or(0, |dir| dir.names_bytes)
     }
 
     /// Returns the size of unread records, bytes.
@@ -409,7 +414,27 @@ impl Stream {
         }
         Record::End.encode(&mut self.buffer);
         out.push(Output::Close(open));
+        self.skip(&mut dir);
         if dir.files.is_empty() { self.leave(*dir, out) } else { Some(Step::Read { dir }) }
+    }
+
+    /// On the way to the directory to begin with: passes over what comes before it.
+    fn skip(&mut self, dir: &mut Directory) {
+        let rest = match &dir.path[..] {
+            b"" => Some(&self.start[..]),
+            path => self.start.strip_prefix(path).and_then(|rest| rest.strip_prefix(b"/")),
+        };
+        let Some(name) = rest.and_then(|rest| rest.split(|byte| *byte == b'/').next()) else {
+            return;
+        };
+        if name.is_empty() {
+            return;
+        }
+        dir.files.clear();
+        dir.names_bytes = 0;
+        let is_it = |target: &Target| target.path.rsplit(|byte| *byte == b'/').next() == Some(name);
+        let before = dir.below.iter().position(is_it).unwrap_or(0);
+        self.paths -= dir.below.drain(..before).map(|target| target.bytes()).sum::<usize>();
     }
 
     /// Sends an entry, and notes what is to be done with it when its directory has ended.
@@ -540,6 +565,7 @@ impl Stream {
                 assert!(self.top.is_none() && self.paths + paths == 0, "nothing is in progress");
             }
             State::Closing(_) | State::Closed => {
+                assert!(self.start.is_empty());
                 let held = self.paths + self.pending.len() + self.buffer.len();
                 let is_held = self.top.is_some() && self.is_closed();
                 assert!(held == 0 && !is_held, "nothing is left");
@@ -580,8 +606,15 @@ fn batch(files: &VecDeque<(Name, u64)>) -> usize {
     files.iter().take(READ_FILES_MAX).take_while(fits).count()
 }
 
-/// Splits the request of a client; returns whether it asks for contents, and the path.
-fn parse(data: &[u8]) -> Result<(bool, Vec<Name>), Error> {
+/// Request of a client.
+struct Request {
+    has_contents: bool,
+    names: Vec<Name>,
+    start: Vec<u8>,
+}
+
+/// Splits the request of a client.
+fn parse(data: &[u8]) -> Result<Request, Error> {
     let (has_contents, path) = match data.strip_prefix(b"contents ") {
         Some(path) => (true, path),
         None => (false, data.strip_prefix(b"attributes ").ok_or(Error::Invalid)?),
@@ -590,14 +623,25 @@ fn parse(data: &[u8]) -> Result<(bool, Vec<Name>), Error> {
         return Err(Error::NameTooLong);
     }
     let below = path.strip_prefix(b"/").ok_or(Error::Invalid)?;
-    if below.is_empty() {
-        return Ok((has_contents, Vec::new()));
+    let mut parts = below.splitn(2, |byte| *byte == 0);
+    let (path, start) = (parts.next().unwrap_or_default(), parts.next());
+    if start.is_some_and(<[u8]>::is_empty) {
+        return Err(Error::Invalid);
+    }
+    let start = start.unwrap_or_default();
+    names_of(start)?;
+    Ok(Request { has_contents, names: names_of(path)?, start: start.to_vec() })
+}
+
+/// Splits a path.
+fn names_of(path: &[u8]) -> Result<Vec<Name>, Error> {
+    if path.is_empty() {
+        return Ok(Vec::new());
     }
     let name = |part: &[u8]| match Name::new(part) {
         Ok(name) if name.plain() => Ok(name),
         Err(Error::NameTooLong) => Err(Error::NameTooLong),
         Ok(_) | Err(_) => Err(Error::Invalid),
     };
-    let names: Result<Vec<Name>, Error> = below.split(|byte| *byte == b'/').map(name).collect();
-    Ok((has_contents, names?))
+    path.split(|byte| *byte == b'/').map(name).collect()
 }

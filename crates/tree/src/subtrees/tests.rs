@@ -400,6 +400,24 @@ fn directories_come_depth_first_with_their_entries_and_small_files() {
 }
 
 #[test]
+fn a_stream_begins_where_it_is_told_and_goes_on_from_there() {
+    let mut world = small();
+    let later = "2 d:\n  4 e 0\n  5 y 0\n  6 z 65537\n  .\n";
+    let root = "1 :\n  2 d 0\n  3 x 3\n  8 f 0\n  9 link 1\n  .\n";
+    let deep = "4 d/e:\n  7 deep 3\n  .\n  7 deep = two\n";
+    let last = "8 f:\n  .\n";
+    // Of the directories on the way only entries are sent.
+    assert_eq!(world.shown("contents /\0d/e"), format!("{root}{later}{deep}{last}"));
+    assert_eq!(world.shown("contents /\0d"), format!("{root}{later}{deep}{last}"));
+    assert_eq!(world.shown("contents /\0f"), format!("{root}{last}"));
+    let below = [later, deep].map(|text| text.replacen("d/e", "e", 1).replacen("2 d:", "2 :", 1));
+    assert_eq!(world.shown("contents /d\0e"), below.concat());
+    // It is gone.
+    assert_eq!(world.shown("contents /\0g/h"), format!("{root}{later}{deep}{last}"));
+    assert_eq!(world.shown("contents /\0d/g"), format!("{root}{later}{deep}{last}"));
+}
+
+#[test]
 fn a_directory_that_cannot_be_listed_has_failed() {
     let mut world = small();
     for path in ["missing", "x", "x/y", "link", "d/e/missing/more"] {
@@ -485,6 +503,8 @@ fn malformed_requests_and_second_ones_are_refused() {
         ("attributes /d/../d", Error::Invalid),
         ("attributes /.", Error::Invalid),
         ("attributes /a\0", Error::Invalid),
+        ("attributes /a\0/b", Error::Invalid),
+        ("attributes /a\0b\0c", Error::Invalid),
         (&long, Error::NameTooLong),
         (&format!("contents /{}", "x".repeat(256)), Error::NameTooLong),
     ] {
