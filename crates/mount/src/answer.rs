@@ -1,6 +1,8 @@
 //! Replies to the kernel before they are sent.
 
+use crate::store::Content;
 use client::{Error, Reply};
+use std::sync::Arc;
 
 /// Body of a reply.
 #[derive(Debug)]
@@ -9,6 +11,8 @@ pub(crate) enum Body {
     Bytes(Vec<u8>),
     /// Data of reads, in the buffers in which they were received, with the maximum of each.
     Data(Vec<(Reply, u32)>),
+    /// Part of contents that were sent ahead.
+    Part { content: Arc<Content>, offset: u64, size: u32 },
 }
 
 impl Body {
@@ -16,6 +20,7 @@ impl Body {
     pub(crate) fn parts(&self) -> Result<Vec<&[u8]>, Error> {
         match self {
             Body::Bytes(bytes) => Ok(vec![bytes]),
+            Body::Part { content, offset, size } => Ok(vec![content.part(*offset, *size)]),
             Body::Data(pieces) => pieces.iter().map(|(reply, max)| reply.data(*max)).collect(),
         }
     }

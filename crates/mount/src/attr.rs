@@ -46,6 +46,15 @@ impl Attr {
         self.shown.mode & S_IFMT == S_IFDIR
     }
 
+    /// Returns whether these are attributes of the same file with the same contents.
+    pub(crate) fn has_same_contents(&self, other: &Attr) -> bool {
+        let state = |it: &Attr| {
+            let Attributes { size, mtime, ctime, .. } = it.shown;
+            (it.qid.path, size, mtime, ctime)
+        };
+        state(self) == state(other)
+    }
+
     pub(crate) fn is_file(&self) -> bool {
         self.shown.mode & S_IFMT == S_IFREG
     }

@@ -34,6 +34,13 @@ impl Session {
         }
     }
 
+    /// Returns whether an open file has contents that were sent ahead, which it keeps after the file
+    /// was removed.
+    fn has_content(&self, handle: Option<u64>) -> bool {
+        let handle = handle.and_then(|handle| self.handles.get(handle).ok());
+        handle.is_some_and(|handle| handle.content.is_some())
+    }
+
     /// Returns the attributes of a file.
     pub(crate) fn getattr(
         &self,
@@ -41,7 +48,16 @@ impl Session {
         node: u64,
         handle: Option<u64>,
     ) -> Result<Answer, Failure> {
-        let fid = self.fid_for(caller, node, handle)?;
+        if let Some(attr) = self.attr_ahead(node) {
+            return Ok(self.attributes(node, &attr));
+        }
+        let fid = match self.fid_for(caller, node, handle) {
+            Err(Failure::Errno(errno::ESTALE | errno::ENOENT)) if self.has_content(handle) => {
+                let attr = lock(&self.nodes).last_attributes(node).ok_or(errno::ESTALE)?;
+                return Ok(self.attributes(node, &attr));
+            }
+            found => found?,
+        };
         let attr = match self.stat(caller, &fid) {
             // Servers that know files by their path have lost one that is removed.
             Err(Failure::Errno(errno::ENOENT))
@@ -118,8 +134,10 @@ impl Session {
         if mask & W_OK != 0 && self.settings.read_only {
             return Err(Failure::Errno(errno::EROFS));
         }
-        let fid = self.fid(caller, node)?;
-        let attr = self.stat(caller, &fid)?;
+        let attr = match self.attr_ahead(node) {
+            Some(attr) => attr,
+            None => self.stat(caller, &*self.fid(caller, node)?)?,
+        };
         self.expect_name(node, &attr)?;
         let groups = || groups_of(caller.pid);
         match permits(&attr, (caller.uid, caller.gid), groups, mask & 7) {

@@ -20,6 +20,10 @@ pub(crate) const VALID: Duration = Duration::from_secs(3600);
 /// Time without a report after which nothing is known any more.
 pub(crate) const SILENCE: Duration = Duration::from_secs(3);
 
+/// Bit of the numbers of files that are not of the server's first tree: changes of those are not
+/// reported, or others can make them.
+pub(crate) const OTHER_TREES: u64 = 1 << 63;
+
 /// Maximum number of reports that are kept.
 const RECENT_MAX: usize = 4096;
 

@@ -21,8 +21,15 @@ const PLUS_SIZE: usize = 128 + 24;
 
 const DT_DIR: u8 = 4;
 
-/// Fid and attributes of an entry, if it can be looked at.
-type Looked = Option<(Arc<Fid>, Attr)>;
+/// Attributes of an entry, and its fid if the server was asked.
+struct Looked {
+    fid: Option<Arc<Fid>>,
+    attr: Attr,
+}
+
+fn looked((fid, attr): (Option<Arc<Fid>>, Option<Attr>)) -> Option<Looked> {
+    fid.zip(attr).map(|(fid, attr)| Looked { fid: Some(fid), attr })
+}
 
 impl Session {
     /// Lists entries of a directory, with attributes if `plus`.
@@ -52,6 +59,9 @@ impl Session {
         if offset == 0 {
             // A directory is read anew after a rewind.
             listing.restart(0);
+            if let Some(items) = self.list_ahead(handle.node) {
+                listing.fill(items);
+            }
         }
         let Some(index) = self.find(caller, handle, &mut listing, from)? else {
             return Ok(Answer::bytes(out));
@@ -150,18 +160,17 @@ impl Session {
             fits
         });
         let fit: Vec<&Item> = fit.collect();
-        let dir = self.fid(caller, handle.node)?;
-        let found = self.look(caller, &dir, &fit)?;
+        let found = self.look_ahead(caller, handle.node, &fit)?;
         let (mut nodes, mut entered) = (lock(&self.nodes), Vec::new());
         for (item, found) in fit.iter().zip(found) {
             let dirent = (item.qid.path, item.cookie, item.kind, &item.name[..]);
             // A file that is gone meanwhile, or must not be looked at, has no attributes.
-            let Some((fid, attr)) = found else {
+            let Some(Looked { fid, attr }) = found else {
                 put_dirent_plus(&Entry::default(), dirent, size, &mut out);
                 continue;
             };
             let place = (handle.node, &item.name[..]);
-            let node = nodes.enter(attr.qid, place, Some((caller.user, fid)));
+            let node = nodes.enter(attr.qid, place, fid.map(|fid| (caller.user, fid)));
             nodes.show(node, &attr.shown);
             if put_dirent_plus(&self.entry(node, &attr), dirent, size, &mut out) {
                 entered.push(node);
@@ -173,18 +182,45 @@ impl Session {
         Ok(Answer { entered, ..Answer::bytes(out) })
     }
 
+    /// Returns the attributes of each entry: those that were sent ahead, and for the others what the
+    /// server says, with their fids.
+    fn look_ahead(
+        &self,
+        caller: &Caller<'_>,
+        node: u64,
+        items: &[&Item],
+    ) -> Result<Vec<Option<Looked>>, Failure> {
+        let mut found: Vec<Option<Looked>> = Vec::new();
+        let mut missing = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            let attr = self.entry_ahead(node, &item.name);
+            if attr.is_none() {
+                missing.push(index);
+            }
+            found.push(attr.map(|attr| Looked { fid: None, attr }));
+        }
+        if !missing.is_empty() {
+            let dir = self.fid(caller, node)?;
+            let wanted: Vec<&Item> = missing.iter().map(|index| items[*index]).collect();
+            for (index, looked) in missing.into_iter().zip(self.look(caller, &dir, &wanted)?) {
+                found[index] = looked;
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns fid and attributes of each entry, in two round trips.
     fn look(
         &self,
         caller: &Caller<'_>,
         dir: &Fid,
         items: &[&Item],
-    ) -> Result<Vec<Looked>, Failure> {
+    ) -> Result<Vec<Option<Looked>>, Failure> {
         let connection = &dir.connection;
         let walked = walk_all(caller, connection, dir.number, items)?;
         if connection.dialect == Dialect::Plan9 {
             let known = items.iter().map(|item| item.attr);
-            return Ok(walked.into_iter().zip(known).map(|(fid, attr)| fid.zip(attr)).collect());
+            return Ok(walked.into_iter().zip(known).map(looked).collect());
         }
         let failed = |error| connection.failure(&error);
         let mut calls = Vec::new();
@@ -205,7 +241,7 @@ impl Session {
                     failure @ (Failure::Lost(_) | Failure::Interrupted) => return Err(failure),
                 },
             };
-            found.push(fid.zip(attr));
+            found.push(looked((fid, attr)));
         }
         Ok(found)
     }

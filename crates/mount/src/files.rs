@@ -3,11 +3,12 @@
 use crate::answer::{Answer, Body};
 use crate::attr::Attr;
 use crate::errno;
-use crate::handles::Handle;
+use crate::handles::{Handle, Source};
 use crate::link::{Failure, Fid};
 use crate::lock;
 use crate::options::Cache;
 use crate::session::{Caller, Session};
+use crate::store::Content;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::fuse::{fopen, open_reply, write_reply};
@@ -29,6 +30,10 @@ impl Session {
         node: u64,
         flags: u32,
     ) -> Result<Answer, Failure> {
+        if let Some((content, attr)) = self.content_ahead(caller, node, flags)? {
+            let source = (Source::Content(content), Some(attr));
+            return Ok(self.open_answer(self.opened(caller, node, flags, source)));
+        }
         let (fid, copy) = self.clone_fid(caller, node)?;
         let attr = match self.open(caller, (&copy, self.server_flags(flags)), Some(&fid)) {
             // The file may be written and not be read, so it cannot be cached in parts.
@@ -40,9 +45,13 @@ impl Session {
         if let Some(attr) = &attr {
             self.expect_name(node, attr)?;
         }
-        let (handle, fopen) = self.opened(caller, node, flags, (copy, attr));
+        let source = (Source::Fid(copy), attr);
+        Ok(self.open_answer(self.opened(caller, node, flags, source)))
+    }
+
+    fn open_answer(&self, (handle, fopen): (u64, u32)) -> Answer {
         let body = Body::Bytes(open_reply(handle, fopen));
-        Ok(Answer { handle: Some(handle), ..Answer::new(body) })
+        Answer { handle: Some(handle), ..Answer::new(body) }
     }
 
     /// Fails with `ESTALE` if another client has removed or replaced a file whose name the kernel
@@ -60,7 +69,7 @@ impl Session {
         caller: &Caller<'_>,
         node: u64,
         flags: u32,
-        (fid, attr): (Fid, Option<Attr>),
+        (source, attr): (Source, Option<Attr>),
     ) -> (u64, u32) {
         let (outdated, losses) = {
             let mut nodes = lock(&self.nodes);
@@ -82,7 +91,7 @@ impl Session {
             Cache::Open => 0,
             Cache::Keep | Cache::Write => fopen::KEEP_CACHE,
         };
-        let handle = Handle::new(node, (caller.user, flags), fid, losses);
+        let handle = Handle::new(node, (caller.user, flags), source, losses);
         (self.handles.add(handle), fopen)
     }
 
@@ -103,19 +112,24 @@ impl Session {
         node: u64,
         flags: u32,
     ) -> Result<Answer, Failure> {
-        let (_, copy) = self.clone_fid(caller, node)?;
-        self.open(caller, (&copy, flags & O_ACCMODE), None)?;
-        let handle = Handle::new(node, (caller.user, flags & O_ACCMODE), copy, 0);
-        let handle = self.handles.add(handle);
+        let flags = flags & O_ACCMODE;
+        let source = match self.is_listed_ahead(caller, node)? {
+            true => Source::Listing,
+            false => {
+                let (_, copy) = self.clone_fid(caller, node)?;
+                self.open(caller, (&copy, flags), None)?;
+                Source::Fid(copy)
+            }
+        };
+        let handle = self.handles.add(Handle::new(node, (caller.user, flags), source, 0));
         // What is cached of it is invalidated by the next change.
         let is_cached = self.is_node_watched(node) && self.settings.cache != Cache::None;
         let fopen = if is_cached { fopen::CACHE_DIR | fopen::KEEP_CACHE } else { 0 };
-        let body = Body::Bytes(open_reply(handle, fopen));
-        Ok(Answer { handle: Some(handle), ..Answer::new(body) })
+        Ok(self.open_answer((handle, fopen)))
     }
 
-    /// Returns the open fid of a file; opens it again after a lost connection. A file with locks,
-    /// or without a name, cannot be opened again.
+    /// Returns the open fid of a file; opens it if none was needed yet, and again after a lost
+    /// connection. A file with locks, or without a name, cannot be opened again.
     pub(crate) fn open_fid(
         &self,
         caller: &Caller<'_>,
@@ -123,7 +137,8 @@ impl Session {
     ) -> Result<Arc<Fid>, Failure> {
         let connection = self.connection(caller)?;
         let fid = lock(&handle.fid).clone();
-        if fid.connection.number == connection.number {
+        let is_first = fid.is_none();
+        if let Some(fid) = fid.filter(|fid| fid.connection.number == connection.number) {
             return Ok(fid);
         }
         if handle.locked.load(Ordering::SeqCst) {
@@ -132,24 +147,47 @@ impl Session {
         let user = handle.user;
         let owner = Caller { user, interrupt: caller.interrupt, ..*caller };
         let (_, copy) = self.clone_fid(&owner, handle.node).map_err(|failure| match failure {
-            Failure::Errno(_) => Failure::Errno(errno::EIO),
-            Failure::Lost(_) | Failure::Interrupted => failure,
+            Failure::Errno(_) if !is_first => Failure::Errno(errno::EIO),
+            Failure::Errno(_) | Failure::Lost(_) | Failure::Interrupted => failure,
         })?;
         let flags = handle.flags & !(O_CREAT | O_EXCL | O_TRUNC);
         self.open(&owner, (&copy, self.server_flags(flags)), None)?;
         let copy = Arc::new(copy);
-        *lock(&handle.fid) = copy.clone();
+        *lock(&handle.fid) = Some(copy.clone());
         Ok(copy)
     }
 
-    /// Reads data. All messages that it takes are sent at once.
+    /// Reads data: what was sent ahead, until it changes.
     pub(crate) fn read(
         &self,
         caller: &Caller<'_>,
         handle: &Handle,
         (offset, size): (u64, u32),
     ) -> Result<Answer, Failure> {
-        let fid = self.open_fid(caller, handle)?;
+        let ahead = |content: &Arc<Content>| {
+            Answer::new(Body::Part { content: content.clone(), offset, size })
+        };
+        if let Some(content) = handle.content.as_ref().filter(|it| it.is_current()) {
+            return Ok(ahead(content));
+        }
+        match (self.open_fid(caller, handle), &handle.content) {
+            (Ok(fid), _) => self.read_fid(caller, &fid, handle.node, (offset, size)),
+            // The file was removed or replaced, so that its contents are still those.
+            (Err(Failure::Errno(errno::ESTALE | errno::ENOENT)), Some(content)) => {
+                Ok(ahead(content))
+            }
+            (Err(failure), _) => Err(failure),
+        }
+    }
+
+    /// Reads data from the server. All messages that it takes are sent at once.
+    fn read_fid(
+        &self,
+        caller: &Caller<'_>,
+        fid: &Fid,
+        node: u64,
+        (offset, size): (u64, u32),
+    ) -> Result<Answer, Failure> {
         let (connection, io_max) = (&fid.connection, fid.connection.io_max());
         let failed = |error| connection.failure(&error);
         let mut calls = Vec::new();
@@ -169,7 +207,7 @@ impl Session {
                 break;
             }
         }
-        self.read_rest(caller, &fid, handle.node, (offset, size), &mut pieces)?;
+        self.read_rest(caller, fid, node, (offset, size), &mut pieces)?;
         Ok(Answer::new(Body::Data(pieces)))
     }
 

@@ -4,6 +4,7 @@ use crate::errno::{self, Errno};
 use crate::link::Fid;
 use crate::listing::Listing;
 use crate::lock;
+use crate::store::Content;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex};
@@ -16,8 +17,11 @@ pub(crate) struct Handle {
     pub(crate) user: u32,
     /// Flags of open(2).
     pub(crate) flags: u32,
-    /// Open fid, of the connection that it was last used with.
-    pub(crate) fid: Mutex<Arc<Fid>>,
+    /// Open fid, of the connection that it was last used with. None was needed yet if what is read
+    /// was sent ahead.
+    pub(crate) fid: Mutex<Option<Arc<Fid>>>,
+    /// Contents that were sent ahead.
+    pub(crate) content: Option<Arc<Content>>,
     /// Whether a lock was taken through it. It cannot be opened again on another connection.
     pub(crate) locked: AtomicBool,
     /// Lost writes of the node that were reported through this handle, or before it was opened.
@@ -27,17 +31,34 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub(crate) fn new(node: u64, (user, flags): (u32, u32), fid: Fid, losses: u64) -> Handle {
+    pub(crate) fn new(node: u64, (user, flags): (u32, u32), source: Source, losses: u64) -> Handle {
+        let (fid, content) = match source {
+            Source::Fid(fid) => (Some(Arc::new(fid)), None),
+            Source::Listing => (None, None),
+            Source::Content(content) => (None, Some(content)),
+        };
         Handle {
             node,
             user,
             flags,
-            fid: Mutex::new(Arc::new(fid)),
+            fid: Mutex::new(fid),
+            content,
             locked: AtomicBool::new(false),
             losses: AtomicU64::new(losses),
             listing: Mutex::default(),
         }
     }
+}
+
+/// Source of what is read from an open file.
+#[derive(Debug)]
+pub(crate) enum Source {
+    /// An open fid.
+    Fid(Fid),
+    /// The entries of a directory that were sent ahead.
+    Listing,
+    /// Contents that were sent ahead.
+    Content(Arc<Content>),
 }
 
 #[derive(Debug, Default)]

@@ -7,7 +7,7 @@
 //! Threads of the [`session`] read the kernel's requests, perform them by messages of 9P through
 //! the client library, and reply. Many are in progress at a time. [`nodes`] maps the kernel's node
 //! numbers to fids; [`flights`] makes waiting callers killable; [`link`] connects anew after the
-//! connection is lost.
+//! connection is lost. [`prefetch`] lets the server send directories and small files ahead.
 //!
 //! # Promises
 //!
@@ -42,8 +42,11 @@ mod nodes;
 mod options;
 mod perform;
 mod plan9;
+mod prefetch;
 mod protocol;
 mod session;
+mod store;
+mod subtree;
 mod watching;
 
 pub use error::Error;

@@ -10,7 +10,7 @@ use client::{Address, Client, Dialect, Error, Interrupt, Options, Raw, Reply};
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::ninep::{NO_FID, NO_UID, Names, Qid, Rmessage, Tmessage, WALK_MAX};
 
 /// Pauses between attempts to connect: the first, and the longest.
@@ -55,6 +55,8 @@ pub(crate) struct Connection {
     pub(crate) raw: Raw,
     pub(crate) dialect: Dialect,
     pub(crate) msize: u32,
+    /// Time of a round trip at its beginning.
+    pub(crate) latency: Duration,
     /// Keeps the root's fid.
     _client: Client,
     aname: String,
@@ -97,11 +99,13 @@ impl Connection {
             .name("clunks".into())
             .spawn(move || clunk_all(&janitor, &receiver));
         started.map_err(|_| Error::TooMany)?;
+        let latency = round_trip(&raw)?;
         Ok(Arc::new(Connection {
             number,
             raw,
             dialect: client.dialect(),
             msize: client.msize(),
+            latency,
             _client: client,
             aname: aname.to_string(),
             roots: Mutex::default(),
@@ -253,6 +257,24 @@ impl Connection {
     fn close(&self) {
         lock(&self.roots).clear();
     }
+}
+
+/// Returns the shorter time of two round trips.
+#[allow(clippy::disallowed_methods, reason = "the time of a round trip")]
+fn round_trip(raw: &Raw) -> Result<Duration, Error> {
+    let never = Interrupt::default();
+    let timed = |message: &Tmessage<'_>, makes: Option<u32>| {
+        let start = Instant::now();
+        let call = raw.post(message, makes)?;
+        raw.push()?;
+        call.wait(&never).map(|_| start.elapsed())
+    };
+    let (fid, newfid) = (raw.root().0, raw.new_fid()?);
+    let names = Names::new(&[]).expect("none");
+    let first = timed(&Tmessage::Walk { fid, newfid, names }, Some(newfid))?;
+    let second = timed(&Tmessage::Clunk { fid: newfid }, None)?;
+    raw.free_fid(newfid);
+    Ok(first.min(second))
 }
 
 /// Clunks unused fids, many at a time, until the connection is dropped or lost.

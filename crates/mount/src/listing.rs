@@ -24,8 +24,20 @@ pub(crate) struct Item {
     pub(crate) kind: u8,
     /// Name; empty if the entry is not shown.
     pub(crate) name: Vec<u8>,
-    /// Attributes, in 9P2000.
+    /// Attributes, in 9P2000 and if the directory was sent ahead.
     pub(crate) attr: Option<Attr>,
+}
+
+impl Item {
+    /// Returns the entry, without its name if that is not shown: the kernel refuses names with a
+    /// slash, and the whole reply with them. Its cookie can be looked for nevertheless.
+    pub(crate) fn checked(mut self) -> Item {
+        let bad = self.name.iter().any(|byte| [0, b'/'].contains(byte));
+        if bad || self.name.len() > NAME_MAX || self.name == b"." || self.name == b".." {
+            self.name.clear();
+        }
+        self
+    }
 }
 
 /// Read position of a directory, and the entries around it.
@@ -87,6 +99,12 @@ impl Listing {
         shown.map(|ahead| index + ahead)
     }
 
+    /// Takes all entries of the directory.
+    pub(crate) fn fill(&mut self, items: Vec<Item>) {
+        let next = items.last().map_or(0, |item| item.cookie);
+        *self = Listing { items, base: 0, older: 0, next, is_over: true };
+    }
+
     fn begin_batch(&mut self) {
         if self.older > 0 {
             self.base = self.items[self.older - 1].cookie;
@@ -132,14 +150,8 @@ impl Listing {
         Ok(())
     }
 
-    /// Adds an entry. One without a name is not shown, but its cookie can be looked for: the kernel
-    /// refuses names with a slash, and the whole reply with them.
-    fn add(&mut self, mut item: Item) {
-        let bad = item.name.iter().any(|byte| [0, b'/'].contains(byte));
-        if bad || item.name.len() > NAME_MAX || item.name == b"." || item.name == b".." {
-            item.name.clear();
-        }
-        self.items.push(item);
+    fn add(&mut self, item: Item) {
+        self.items.push(item.checked());
     }
 }
 

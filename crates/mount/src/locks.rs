@@ -179,7 +179,8 @@ impl Session {
         if !handle.locked.load(Ordering::SeqCst) && kind == Kind::Flock {
             return Ok(());
         }
-        let fid = lock(&handle.fid).clone();
+        // A lock is taken through an open fid.
+        let Some(fid) = lock(&handle.fid).clone() else { return Ok(()) };
         let all = FileLock { start: 0, end: i64::MAX as u64, kind: F_UNLCK, pid: process };
         let client = (self.client_id(kind, owner), process, false);
         match self.lock_once(caller, fid.number, &fid.connection, &all, client) {

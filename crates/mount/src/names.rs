@@ -3,8 +3,10 @@
 use crate::answer::{Answer, Body};
 use crate::attr::Attr;
 use crate::errno;
+use crate::handles::Source;
 use crate::link::{Failure, Fid, only};
 use crate::session::{Caller, Session};
+use crate::store::Found;
 use crate::{linux, lock};
 use std::sync::Arc;
 use wire::fuse::{Entry, entry_reply, open_reply};
@@ -37,6 +39,14 @@ impl Session {
         Ok(self.entry(node, &attr))
     }
 
+    /// Gives the kernel the node of a file that was sent ahead.
+    fn enter_ahead(&self, attr: &Attr, parent: u64, name: &[u8]) -> Entry {
+        let mut nodes = lock(&self.nodes);
+        let node = nodes.enter(attr.qid, (parent, name), None);
+        nodes.show(node, &attr.shown);
+        self.entry(node, attr)
+    }
+
     fn entered(&self, entry: &Entry) -> Answer {
         let body = Body::Bytes(entry_reply(entry));
         Answer { entered: vec![entry.node], ..Answer::new(body) }
@@ -49,6 +59,11 @@ impl Session {
         parent: u64,
         name: &[u8],
     ) -> Result<Answer, Failure> {
+        match self.find_ahead(caller, parent, name)? {
+            Found::File(attr) => return Ok(self.entered(&self.enter_ahead(&attr, parent, name))),
+            Found::Absent => return self.absent(parent, name),
+            Found::Unknown => {}
+        }
         let dir = self.fid(caller, parent)?;
         match self.enter(caller, (&dir, parent), name) {
             Err(Failure::Errno(errno::ENOENT)) => self.absent(parent, name),
@@ -178,10 +193,20 @@ impl Session {
     /// that have it open. Without one only its open fids are left.
     fn hold(&self, caller: &Caller<'_>, parent: u64, name: &[u8]) {
         let known = lock(&self.nodes).child(parent, name);
-        if let Some(node) = known {
+        if let Some(node) = known.filter(|node| self.may_be_in_use(*node, caller.user)) {
             // If it fails, so does the request, or the file has no use for it.
             let _ = self.fid(caller, node);
         }
+    }
+
+    /// Returns whether a node is a directory, open, or known to the server: of others only names
+    /// are in use.
+    fn may_be_in_use(&self, node: u64, user: u32) -> bool {
+        let is_known = {
+            let nodes = lock(&self.nodes);
+            nodes.is_directory(node) || nodes.fid(node, user).is_some()
+        };
+        is_known || self.handles.of_node(node, user).is_some()
     }
 
     /// Creates and opens a file.
@@ -194,7 +219,8 @@ impl Session {
         let (dir, open) = self.clone_fid(caller, parent)?;
         self.create_open(caller, &open, (name, self.server_flags(flags), mode))?;
         let entry = self.enter(caller, (&dir, parent), name)?;
-        let (handle, fopen) = self.opened(caller, entry.node, flags, (open, None));
+        let source = (Source::Fid(open), None);
+        let (handle, fopen) = self.opened(caller, entry.node, flags, source);
         let mut body = entry_reply(&entry);
         body.extend(open_reply(handle, fopen));
         let body = Body::Bytes(body);

@@ -277,6 +277,38 @@ impl<F: Clone> Nodes<F> {
         kinds.next().map(|(_, id)| *id)
     }
 
+    /// Returns whether a node is a directory.
+    pub(crate) fn is_directory(&self, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|node| node.key.1 & Qid::DIR != 0)
+    }
+
+    /// Returns the numbers of the directories from the root to a node, and the names of all but the
+    /// first, if they are known.
+    pub(crate) fn way(&self, id: u64) -> Option<(Vec<u64>, Vec<Vec<u8>>)> {
+        let (mut files, mut names) = (vec![self.file(id)?], Vec::new());
+        let mut at = id;
+        while at != ROOT {
+            let (parent, name) = self.by_id.get(&at)?.place.as_ref()?;
+            // A name can lead in a circle only if the server moved directories meanwhile.
+            if names.len() > self.by_id.len() {
+                return None;
+            }
+            names.push(name.clone());
+            files.push(self.file(*parent)?);
+            at = *parent;
+        }
+        files.reverse();
+        names.reverse();
+        Some((files, names))
+    }
+
+    /// Returns identity and attributes last sent to the kernel.
+    pub(crate) fn shown_attr(&self, id: u64) -> Option<Attr> {
+        let node = self.by_id.get(&id)?;
+        let qid = Qid { kind: node.key.1, version: 0, path: node.key.0 };
+        Some(Attr { qid, shown: node.shown? })
+    }
+
     /// Returns the name of a node, if it is known.
     pub(crate) fn place(&self, id: u64) -> Option<(u64, Vec<u8>)> {
         self.by_id.get(&id)?.place.clone()
@@ -341,9 +373,14 @@ impl<F: Clone> Nodes<F> {
 
     /// Returns the last known attributes of a file that has lost its last name.
     pub(crate) fn removed_attributes(&self, id: u64) -> Option<Attr> {
-        let node = self.by_id.get(&id).filter(|node| node.place.is_none())?;
-        let qid = Qid { kind: node.key.1, version: 0, path: node.key.0 };
-        Some(Attr { qid, shown: Attributes { nlink: 0, ..node.shown? } })
+        self.by_id.get(&id).filter(|node| node.place.is_none())?;
+        self.last_attributes(id)
+    }
+
+    /// Returns the last known attributes of a file that another client has removed.
+    pub(crate) fn last_attributes(&self, id: u64) -> Option<Attr> {
+        let Attr { qid, shown } = self.shown_attr(id)?;
+        Some(Attr { qid, shown: Attributes { nlink: 0, ..shown } })
     }
 
     /// Records an acknowledged write that ended at this offset.

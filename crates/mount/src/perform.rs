@@ -213,7 +213,7 @@ impl Session {
     /// Returns the open fid of a file that no name leads to.
     fn fid_of_open(&self, caller: &Caller<'_>, node: u64) -> Option<Arc<Fid>> {
         let handle = self.handles.of_node(node, caller.user)?;
-        let fid = lock(&handle.fid).clone();
+        let fid = lock(&handle.fid).clone()?;
         let present = self.current.load(Ordering::SeqCst);
         (fid.connection.number == present).then_some(fid)
     }

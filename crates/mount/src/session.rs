@@ -10,6 +10,7 @@ use crate::link::{Failure, Fid, Link};
 use crate::locks::Owners;
 use crate::nodes::Nodes;
 use crate::options::{Settings, Watch};
+use crate::prefetch::Prefetch;
 use crate::{Error, lock};
 use client::Interrupt;
 use rustix::fd::OwnedFd;
@@ -17,7 +18,7 @@ use rustix::io::Errno as Raw;
 use std::io::IoSlice;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 use wire::fuse::{self, Header, OUT_HEADER_SIZE, Request};
 use wire::ninep::Qid;
@@ -62,6 +63,11 @@ pub(crate) struct Session {
     pub(crate) changes: Changes,
     pub(crate) outdated: Queue,
     pub(crate) absent: Absent,
+    pub(crate) prefetch: Prefetch,
+    /// Open fid for the next stream, with its user.
+    pub(crate) spare: Mutex<Option<(u32, Fid)>>,
+    /// Itself, for threads that it starts.
+    me: Weak<Session>,
     crew: Crew,
     events: Mutex<Sender<Event>>,
 }
@@ -100,7 +106,8 @@ impl Session {
         (root, io_max): (Qid, u32),
     ) -> (Arc<Session>, Receiver<Event>) {
         let (sender, events) = channel();
-        let session = Session {
+        let prefetch = Prefetch::new(settings.attr_timeout);
+        let session = Arc::new_cyclic(|me| Session {
             device,
             link,
             settings,
@@ -113,10 +120,13 @@ impl Session {
             changes: Changes::default(),
             outdated: Queue::default(),
             absent: Absent::default(),
+            prefetch,
+            spare: Mutex::default(),
+            me: me.clone(),
             crew: Crew::default(),
             events: Mutex::new(sender),
-        };
-        (Arc::new(session), events)
+        });
+        (session, events)
     }
 
     /// Starts the threads.
@@ -132,6 +142,16 @@ impl Session {
             self.spawn("invalidate", move || invalidation.invalidate_on())?;
         }
         self.read_on()
+    }
+
+    /// Starts a thread with this session.
+    pub(crate) fn spawn_with(
+        &self,
+        name: &str,
+        work: impl FnOnce(&Arc<Session>) + Send + 'static,
+    ) -> Result<(), Error> {
+        let session = self.me.upgrade().expect("its caller has it");
+        self.spawn(name, move || work(&session))
     }
 
     fn spawn(&self, name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), Error> {
@@ -227,7 +247,10 @@ impl Session {
         while let Some(due) = self.flights.wait() {
             for (unique, flight, measure) in due {
                 match measure {
-                    Measure::Interrupt => self.link.interrupt(&flight.interrupt),
+                    Measure::Interrupt => {
+                        self.link.interrupt(&flight.interrupt);
+                        self.prefetch.wake();
+                    }
                     Measure::Reply if flight.claim() => self.refuse(unique, errno::EINTR),
                     Measure::Reply => {}
                 }
@@ -255,6 +278,7 @@ impl Session {
         self.flights.close();
         self.link.close();
         self.outdated.close();
+        self.prefetch.close();
         // The receiver may have ended already.
         let _ = lock(&self.events).send(Event::Over);
     }
@@ -266,11 +290,13 @@ impl Session {
         let (uid, gid, pid) = (header.uid, header.gid, header.pid);
         let caller = Caller { user, uid, gid, pid, interrupt: &flight.interrupt };
         let mark = self.changes.mark();
+        let changes = self.changes_of(header.node, request);
         let answer = if let Request::Init { major, minor, max_readahead, flags } = request {
             self.init((*major, *minor), *max_readahead, *flags)
         } else {
             self.repeat(&caller, header.node, request)
         };
+        changes.iter().for_each(|change| self.prefetch.changed(change));
         let is_init = matches!(request, Request::Init { .. }) && answer.is_ok();
         if !self.reply(header, &flight, mark, answer) {
             self.doubt(header.node, request);

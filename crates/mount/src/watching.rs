@@ -2,7 +2,7 @@
 
 use crate::answer::Answer;
 use crate::attr::Attr;
-use crate::changes::{Line, Lines, Mark, Outdated, Report, Since, VALID, What};
+use crate::changes::{Line, Lines, Mark, OTHER_TREES, Outdated, Report, Since, VALID, What};
 use crate::errno;
 use crate::link::{Connection, Failure, Fid, only};
 use crate::options::Watch;
@@ -26,10 +26,6 @@ const ALL: &[u8] = b"*\n";
 const READ: u32 = 64 << 10;
 
 const O_RDWR: u32 = 2;
-
-/// Bit of the numbers of files that are not of the server's first tree: changes of those are not
-/// reported, or others can make them.
-const OTHER_TREES: u64 = 1 << 63;
 
 /// Mode and size of the file of watches, which no other file is likely to have.
 const WATCH_MODE: (u32, u64) = (0o100_666, 0);
@@ -66,7 +62,11 @@ impl Session {
     }
 
     fn rely(&self, complete: bool, names: bool) {
-        if self.changes.rely(complete, names) {
+        let is_lost = self.changes.rely(complete, names);
+        if !complete {
+            self.prefetch.clear();
+        }
+        if is_lost {
             self.outdated.push(Outdated::All);
         }
     }
@@ -111,12 +111,15 @@ impl Session {
                     Line::Begin { complete, unions, names } => {
                         let always = self.settings.watch == Watch::Always && !unions;
                         covered = (complete || always, names);
+                        self.prepare_stream(self.settings.user);
                     }
                     Line::Report(report) => {
+                        self.prefetch.changed(&report);
                         self.changes.add(report.clone());
                         self.outdated.push(Outdated::Report(report));
                     }
                     Line::Lost => {
+                        self.prefetch.clear();
                         self.changes.lose();
                         self.outdated.push(Outdated::All);
                     }

@@ -1,0 +1,285 @@
+//! Streams of subtrees from the server, and what requests take from them.
+//!
+//! `/.upcall/subtree` is opened, a path is written, and what is beneath it is read as one stream
+//! ([`wire::subtree`]). Only files whose changes are reported are used, because the kernel caches
+//! what it gets until it changes.
+
+use crate::attr::Attr;
+use crate::changes::{Report, What};
+use crate::errno;
+use crate::link::{Connection, Failure, Fid, only};
+use crate::listing::Item;
+use crate::lock;
+use crate::prefetch::{Begin, Ended, Wanted};
+use crate::session::{Caller, Session};
+use crate::store::{Content, Found};
+use client::{Call, Dialect, Interrupt};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use wire::fuse::{ROOT, Request};
+use wire::ninep::{Data, Rmessage, Tmessage};
+use wire::subtree::CONTENT_MAX;
+
+/// The file of subtrees, from the root of a server.
+const FILE: [&[u8]; 2] = [b".upcall", b"subtree"];
+
+/// Size of a read of a stream, in bytes.
+const READ: u32 = 64 << 10;
+
+/// Maximum number of reads of a stream in progress.
+const READS_MAX: u64 = 8;
+
+/// Time of a round trip from which on the first lookup in a directory begins a stream.
+const FAR: Duration = Duration::from_micros(500);
+
+const O_ACCMODE: u32 = 3;
+const O_RDWR: u32 = 2;
+const O_TRUNC: u32 = 0o1000;
+
+#[allow(clippy::disallowed_methods, reason = "how old a directory is")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+impl Session {
+    /// Returns the number of a node's file, if its changes are reported.
+    fn watched_file(&self, node: u64) -> Option<u64> {
+        let file = lock(&self.nodes).file(node)?;
+        self.is_watched(file).then_some(file)
+    }
+
+    /// Returns the attributes of a file that were sent ahead.
+    pub(crate) fn attr_ahead(&self, node: u64) -> Option<Attr> {
+        self.prefetch.attr(self.watched_file(node)?, now())
+    }
+
+    /// Returns the attributes of an entry that were sent ahead.
+    pub(crate) fn entry_ahead(&self, dir: u64, name: &[u8]) -> Option<Attr> {
+        match self.prefetch.find(self.watched_file(dir)?, name, now()) {
+            Found::File(attr) => Some(attr),
+            Found::Absent | Found::Unknown => None,
+        }
+    }
+
+    /// Returns the entries of a directory that were sent ahead.
+    pub(crate) fn list_ahead(&self, dir: u64) -> Option<Vec<Item>> {
+        self.prefetch.list(self.watched_file(dir)?)
+    }
+
+    /// Looks for a name in what was or is about to be sent ahead.
+    pub(crate) fn find_ahead(
+        &self,
+        caller: &Caller<'_>,
+        dir: u64,
+        name: &[u8],
+    ) -> Result<Found, Failure> {
+        // The directory of service files is not listed.
+        let file = self.watched_file(dir).filter(|_| dir != ROOT || name != FILE[0]);
+        let Some(file) = file else { return Ok(Found::Unknown) };
+        let found = self.prefetch.find(file, name, now());
+        if found != Found::Unknown {
+            return Ok(found);
+        }
+        self.bring(caller, dir, Wanted::Name(file))?;
+        Ok(self.prefetch.find(file, name, now()))
+    }
+
+    /// Returns whether all entries of a directory were sent ahead; waits for them if they are about
+    /// to be.
+    pub(crate) fn is_listed_ahead(&self, caller: &Caller<'_>, dir: u64) -> Result<bool, Failure> {
+        let Some(file) = self.watched_file(dir) else { return Ok(false) };
+        if !self.prefetch.has_entries(file) {
+            self.bring(caller, dir, Wanted::Listing(file))?;
+        }
+        Ok(self.prefetch.has_entries(file))
+    }
+
+    /// Returns contents and attributes of a file that were sent ahead, to open it with these flags;
+    /// waits for them if they are about to be.
+    pub(crate) fn content_ahead(
+        &self,
+        caller: &Caller<'_>,
+        node: u64,
+        flags: u32,
+    ) -> Result<Option<(Arc<Content>, Attr)>, Failure> {
+        if flags & (O_ACCMODE | O_TRUNC) != 0 {
+            return Ok(None);
+        }
+        let (attr, place) = {
+            let nodes = lock(&self.nodes);
+            (nodes.shown_attr(node), nodes.place(node))
+        };
+        let (Some(attr), Some((dir, _))) = (attr, place) else { return Ok(None) };
+        let is_small = (1..=CONTENT_MAX as u64).contains(&attr.shown.size);
+        if !self.is_watched(attr.qid.path) || !attr.is_file() || !is_small {
+            return Ok(None);
+        }
+        if let Some(content) = self.prefetch.content(&attr) {
+            return Ok(Some((content, attr)));
+        }
+        let Some(file) = self.watched_file(dir) else { return Ok(None) };
+        self.bring(caller, dir, Wanted::Contents(file, attr.qid.path))?;
+        Ok(self.prefetch.content(&attr).map(|content| (content, attr)))
+    }
+
+    /// Begins a stream if it is worth while, and waits for what is about to be sent.
+    fn bring(&self, caller: &Caller<'_>, dir: u64, wanted: Wanted) -> Result<(), Failure> {
+        let Some(connection) = self.link.present() else { return Ok(()) };
+        if connection.dialect != Dialect::Linux {
+            return Ok(());
+        }
+        let way = lock(&self.nodes).way(dir);
+        let Some((files, names)) = way else { return Ok(()) };
+        let is_far = connection.latency >= FAR;
+        if let Some(begin) = self.prefetch.begin(wanted, &files, is_far, now()) {
+            let (above, start) = names.split_at(names.len() - begin.above);
+            let mut path = [b"/", &above.join(&b'/')[..]].concat();
+            if !start.is_empty() {
+                path.push(0);
+                path.extend(start.join(&b'/'));
+            }
+            self.start_stream(caller.user, begin, path);
+        }
+        self.prefetch.wait(wanted, caller.interrupt);
+        if caller.interrupt.is_set() { Err(Failure::Interrupted) } else { Ok(()) }
+    }
+
+    fn start_stream(&self, user: u32, begin: Begin, path: Vec<u8>) {
+        let number = begin.number;
+        let started = self.spawn_with("subtree", move |session| {
+            let refused = match session.read_stream(user, begin, &path) {
+                Ok(()) | Err(Failure::Interrupted) => None,
+                Err(Failure::Errno(_)) => Some(now()),
+                Err(Failure::Lost(number)) => {
+                    session.link.lost(number);
+                    None
+                }
+            };
+            session.prefetch.end(number, refused);
+        });
+        if started.is_err() {
+            self.prefetch.end(number, None);
+        }
+    }
+
+    /// Reads a stream until its end, or until it has no use any more.
+    fn read_stream(&self, user: u32, begin: Begin, path: &[u8]) -> Result<(), Failure> {
+        let never = Interrupt::default();
+        let Some(connection) = self.link.present() else { return Ok(()) };
+        let spare = lock(&self.spare).take();
+        let is_usable =
+            |spare: &(u32, Fid)| (spare.0, spare.1.connection.number) == (user, connection.number);
+        let fid = match spare.filter(is_usable) {
+            Some((_, fid)) => fid,
+            None => self.open_subtree(&connection, user)?,
+        };
+        self.prepare_stream(user);
+        let verb = if begin.has_contents { &b"contents "[..] } else { b"attributes " };
+        let (request, number) = ([verb, path].concat(), fid.number);
+        let failed = |error| connection.failure(&error);
+        let message = Tmessage::Write { fid: number, offset: 0, data: Data(&request) };
+        let written = connection.raw.post(&message, None).map_err(failed)?;
+        let count = READ.min(connection.io_max());
+        let mut calls: VecDeque<Call> = VecDeque::new();
+        let mut room = Some(0);
+        let mut written = Some(written);
+        while let Some(bytes) = room {
+            let wanted = (bytes / u64::from(count)).clamp(1, READS_MAX);
+            while (calls.len() as u64) < wanted {
+                let message = Tmessage::Read { fid: number, offset: 0, count };
+                calls.push_back(connection.raw.post(&message, None).map_err(failed)?);
+            }
+            connection.raw.push().map_err(failed)?;
+            if let Some(written) = written.take() {
+                written.wait(&never).map_err(failed)?;
+            }
+            let call = calls.pop_front().expect("one was posted");
+            let reply = call.wait(&never).map_err(failed)?;
+            let data = reply.data(count).map_err(failed)?;
+            if data.is_empty() {
+                return Ok(());
+            }
+            match self.prefetch.add(begin.number, data, now()) {
+                Ok(()) => {}
+                Err(Ended::Dropped) => return Ok(()),
+                Err(Ended::Broken) => return Err(Failure::Errno(errno::EPROTO)),
+            }
+            room = match calls.is_empty() {
+                true => self.prefetch.wait_for_room(begin.number),
+                false => self.prefetch.room(begin.number),
+            };
+        }
+        Ok(())
+    }
+
+    /// Opens the file of subtrees as a user sees it.
+    fn open_subtree(&self, connection: &Arc<Connection>, user: u32) -> Result<Fid, Failure> {
+        let never = Interrupt::default();
+        let root = match user {
+            user if user == self.settings.user => connection.own_root(),
+            user => connection.root_of(&never, user)?,
+        };
+        let names = FILE.map(<[u8]>::to_vec);
+        let (fid, _) = connection.walk(&never, root.number, &names)?;
+        let open = Tmessage::Lopen { fid: fid.number, flags: O_RDWR };
+        connection.call(&never, &open, only!(Rmessage::Lopen { .. } => ()))?;
+        Ok(fid)
+    }
+
+    /// Opens the file of subtrees for the next stream, which then begins with its request.
+    pub(crate) fn prepare_stream(&self, user: u32) {
+        // Without it the next stream opens the file, and finds out why that fails.
+        let _ = self.spawn_with("subtree", move |session| session.keep_spare(user));
+    }
+
+    fn keep_spare(&self, user: u32) {
+        let Some(connection) = self.link.present() else { return };
+        let is_present = |spare: &(u32, Fid)| spare.1.connection.number == connection.number;
+        if lock(&self.spare).as_ref().is_some_and(is_present) {
+            return;
+        }
+        if let Ok(fid) = self.open_subtree(&connection, user) {
+            *lock(&self.spare) = Some((user, fid));
+        }
+    }
+
+    /// Returns the changes that a request makes if it is performed. The server does not report
+    /// those of this connection.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others change nothing that is kept")]
+    pub(crate) fn changes_of(&self, node: u64, request: &Request<'_>) -> Vec<Report> {
+        let file = |what, node| {
+            let file = lock(&self.nodes).file(node);
+            file.map(|file| Report { what, file, name: None })
+        };
+        let entry = |dir, name: &[u8]| {
+            let child = lock(&self.nodes).child(dir, name);
+            let file_of_child = child.and_then(|child| file(What::Attributes, child));
+            let name = Some(name.to_vec());
+            let entry = file(What::Entry, dir).map(|report| Report { name, ..report });
+            file_of_child.into_iter().chain(entry)
+        };
+        match request {
+            Request::Write { .. } => file(What::Contents, node).into_iter().collect(),
+            Request::Open { flags } if flags & O_TRUNC != 0 => {
+                file(What::Contents, node).into_iter().collect()
+            }
+            Request::SetAttr(_) | Request::SetXattr { .. } | Request::RemoveXattr { .. } => {
+                file(What::Attributes, node).into_iter().collect()
+            }
+            Request::Symlink { name, .. }
+            | Request::MkNod { name, .. }
+            | Request::MkDir { name, .. }
+            | Request::Unlink { name }
+            | Request::RmDir { name }
+            | Request::Create { name, .. } => entry(node, name).collect(),
+            Request::Link { node: linked, name } => {
+                entry(node, name).chain(file(What::Attributes, *linked)).collect()
+            }
+            Request::Rename { name, to_dir, to_name, .. } => {
+                entry(node, name).chain(entry(*to_dir, to_name)).collect()
+            }
+            _other => Vec::new(),
+        }
+    }
+}
