@@ -1,6 +1,7 @@
 //! `upcall mount`, natively on this host's kernel: programs on a mount, two mounts of one server,
 //! a server that stops or restarts, and pjdfstest.
 
+mod ahead;
 mod cases;
 mod mounted;
 mod watching;
@@ -12,7 +13,7 @@ use crate::server::{Kind, Server, free_port, until_closed};
 use crate::sh;
 use anyhow::{Context, Result, ensure};
 use cases::Pair;
-use mounted::Mounted;
+pub(crate) use mounted::Mounted;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};

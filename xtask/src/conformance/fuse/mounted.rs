@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// A mount of a server, served by a process. Dropping it detaches it.
-pub(super) struct Mounted {
+pub(crate) struct Mounted {
     pub(super) dir: PathBuf,
     child: Child,
 }
@@ -23,8 +23,13 @@ impl Mounted {
 
     /// Mounts on a directory.
     pub(super) fn start_on(server: &Server, dir: PathBuf, options: &str) -> Result<Mounted> {
+        Mounted::start_at(server.ninep, dir, options)
+    }
+
+    /// Mounts what is served at a port.
+    pub(crate) fn start_at(port: u16, dir: PathBuf, options: &str) -> Result<Mounted> {
         let mut command = Command::new(crate::server::binary());
-        command.arg("mount").args(["-o", options]).arg(format!("127.0.0.1:{}", server.ninep));
+        command.arg("mount").args(["-o", options]).arg(format!("127.0.0.1:{port}"));
         command.arg(&dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("start upcall mount")?;
         let mut line = String::new();
@@ -52,7 +57,7 @@ impl Mounted {
     }
 
     /// Stops it by a signal.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(mut self) -> Result<()> {
         self.signal()?;
         let status = self.child.wait()?;
         ensure!(status.success(), "it ended with {status}: {}", self.said()?);
