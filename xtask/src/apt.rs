@@ -139,6 +139,14 @@ pub(crate) const BENCH_NFS: &[Package] = &[
     package("strace", "strace", "counts system calls"),
 ];
 
+/// Dependencies of the benchmark of mounts.
+pub(crate) const BENCH_MOUNT: &[Package] = &[
+    package("fuse3", "fusermount3", "unmounts"),
+    package("sshfs", "sshfs", "a peer that mounts"),
+    package("openssh-sftp-server", "/usr/lib/openssh/sftp-server", "what sshfs mounts"),
+    package("rclone", "rclone", "a peer that mounts"),
+];
+
 /// Dependencies of the load generator's evaluation.
 pub(crate) const LOAD: &[Package] = &[package("fio", "fio", "replays beside ours")];
 

@@ -1,6 +1,7 @@
-//! `cargo xtask bench [9p] [http] [store] [files] [cold] [open] [nfs] [replica] [replica-memory]
-//! [--servers diod,nginx,uring,threads] [--rounds N] [--seconds S] [--operations N] [--built]
-//! [--before PROGRAM] [--record]`: our server and its peers, on the same machine, in the same run.
+//! `cargo xtask bench [9p] [http] [store] [files] [cold] [open] [nfs] [mount] [replica]
+//! [replica-memory] [--servers diod,nginx,uring,threads] [--rounds N] [--seconds S]
+//! [--operations N] [--built] [--before PROGRAM] [--record]`: our server and its peers, on the same
+//! machine, in the same run.
 //!
 //! *9p* measures against diod with a pipelined client of our own (one connection, pinned to
 //! processor 1, the server to processor 0); *http* against nginx (one worker, sendfile,
@@ -18,6 +19,8 @@
 //! *nfs* measures NFSv3 against nfs-ganesha, and unfs3 if `unfsd` is in PATH, with a client of our
 //! own, in a network namespace with a portmapper; it needs root.
 //!
+//! *mount* measures programs on `upcall mount`, sshfs and rclone, over links of 0, 1 and 20 ms.
+//!
 //! *replica* measures three replicas against etcd and Redis; *replica-memory* measures their memory
 //! over ten million operations (or `--operations`) and fails if it grows.
 //!
@@ -31,6 +34,7 @@ mod cold;
 mod figures;
 mod files;
 mod http;
+mod mount;
 mod nfs;
 mod ninep;
 mod open;
@@ -118,6 +122,13 @@ const BENCHES: &[Bench] = &[
         packages: &[apt::BENCH_NFS, apt::NET],
         rounds: 5,
         run: nfs::run,
+    },
+    Bench {
+        name: "mount",
+        title: "Mounts over links with a delay, against sshfs, rclone and diod",
+        packages: &[apt::BENCH, apt::BENCH_MOUNT],
+        rounds: 3,
+        run: mount::run,
     },
     Bench {
         name: "replica",

@@ -26,6 +26,7 @@ const PARTS: &[(&str, &[(&str, &str)])] = &[
             ("Installation", "docs/installation.md"),
             ("NFS", "docs/nfs.md"),
             ("Watching for changes", "docs/watch.md"),
+            ("Reading subtrees ahead", "docs/subtree.md"),
             ("Client commands", "docs/clients.md"),
             ("Volumes", "docs/volumes.md"),
             ("Name spaces", "docs/names.md"),

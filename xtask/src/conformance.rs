@@ -197,6 +197,7 @@ const SUITES: &[Suite] = &[
     suite("replicas", &[], replicas::run).alone(),
 ];
 
+pub(crate) use fuse::Mounted;
 pub(crate) use interop::mount9p;
 pub(crate) use power::load as power_load;
 pub(crate) use raw::Raw;

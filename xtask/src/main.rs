@@ -41,6 +41,7 @@ mod hostile;
 mod instrument;
 mod lanes;
 mod licences;
+mod link;
 mod paper;
 mod prose;
 mod recording;

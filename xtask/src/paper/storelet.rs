@@ -9,7 +9,6 @@
 mod competitors;
 mod crowd;
 mod jobs;
-mod link;
 mod mount;
 mod start;
 mod work;

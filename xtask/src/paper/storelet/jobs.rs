@@ -2,12 +2,12 @@
 
 use super::mount::{Client, Mount};
 use super::work::{self, Done, JOBS, Job};
-use super::{Lab, link, seconds, spread};
+use super::{Lab, seconds, spread};
 use crate::bench::table::median;
 use crate::conformance::linux;
 use crate::paper::plot::{Axes, Figure};
 use crate::server::Server;
-use crate::{apt, sh, vm};
+use crate::{apt, link, sh, vm};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -21,7 +21,7 @@ const PINGS: usize = 300;
 type Piece = (Instant, Vec<u8>);
 
 /// Listens on a port and relays to `to`, until this process exits.
-pub(super) fn relay(to: u16, delay: Duration) -> Result<u16> {
+pub(crate) fn relay(to: u16, delay: Duration) -> Result<u16> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).context("listen for a relay")?;
     let port = listener.local_addr()?.port();
     thread::spawn(move || {
@@ -69,13 +69,13 @@ fn give(mut to: TcpStream, arrived: &Receiver<Piece>) {
 }
 
 /// Round-trip time beyond the link's delay: median and 99th percentile, microseconds.
-pub(super) struct Accuracy {
-    pub(super) median: f64,
-    pub(super) p99: f64,
+pub(crate) struct Accuracy {
+    pub(crate) median: f64,
+    pub(crate) p99: f64,
 }
 
 /// Sends messages through a relay to an echo server.
-pub(super) fn accuracy(delay: Duration) -> Result<Accuracy> {
+pub(crate) fn accuracy(delay: Duration) -> Result<Accuracy> {
     let echo = TcpListener::bind(("127.0.0.1", 0))?;
     let port = relay(echo.local_addr()?.port(), delay)?;
     let mut client = TcpStream::connect(("127.0.0.1", port))?;
