@@ -24,6 +24,9 @@ use wire::subtree::CONTENT_MAX;
 /// The file of subtrees, from the root of a server.
 const FILE: [&[u8]; 2] = [b".upcall", b"subtree"];
 
+/// Maximum length of a name, in bytes.
+const NAME_MAX: usize = 255;
+
 /// Size of a read of a stream, in bytes.
 const READ: u32 = 64 << 10;
 
@@ -74,8 +77,9 @@ impl Session {
         dir: u64,
         name: &[u8],
     ) -> Result<Found, Failure> {
-        // The directory of service files is not listed.
-        let file = self.watched_file(dir).filter(|_| dir != ROOT || name != FILE[0]);
+        // The directory of service files is not listed, and long names have an error of their own.
+        let is_listed = (dir != ROOT || name != FILE[0]) && name.len() <= NAME_MAX;
+        let file = self.watched_file(dir).filter(|_| is_listed);
         let Some(file) = file else { return Ok(Found::Unknown) };
         let found = self.prefetch.find(file, name, now());
         if found != Found::Unknown {

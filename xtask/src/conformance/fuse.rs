@@ -26,6 +26,9 @@ const KILLED_MAX: Duration = Duration::from_secs(30);
 /// Mount options for several users, with devices and set-user-id bits.
 const FOR_ALL: &str = "allow_other,suid,dev";
 
+/// The same, with caches and reading ahead until changes are reported.
+const WATCHED: &str = "allow_other,suid,dev,default_permissions,watch";
+
 /// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     if !Path::new("/dev/fuse").exists() {
@@ -84,9 +87,11 @@ pub(crate) fn run_pjdfstest(report: &mut Report, kind: Kind, on: On) -> Result<(
     let server = ground.serve(kind, TRUST)?;
     // Addresses of sockets have at most 108 bytes, wherever the sources are.
     let dir = sh::read(&mut sh::cmd("mktemp", &["-d", "/tmp/upcall-XXXXXX"]))?;
-    let mounted = Mounted::start_on(&server, PathBuf::from(dir.trim_end()), FOR_ALL)?;
-    pjdfstest::run_native(report, kind, &suite, &mounted.dir)?;
-    mounted.stop()?;
+    for (name, options) in [("", FOR_ALL), ("-watched", WATCHED)] {
+        let mounted = Mounted::start_on(&server, PathBuf::from(dir.trim_end()), options)?;
+        pjdfstest::run_native(report, kind, &format!("{suite}{name}"), &mounted.dir)?;
+        mounted.stop()?;
+    }
     std::fs::remove_dir(dir.trim_end())?;
     drop(server);
     report.case(&format!("{suite}/check"), || ground.back().map(|_| String::new()));
