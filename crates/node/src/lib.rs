@@ -339,8 +339,8 @@ impl Node {
 
     /// Returns whether nothing is outstanding; `false` if the node was stopped before.
     pub fn is_quiet(&self) -> bool {
-        let opening = self.changes.is_opening();
-        !opening && self.connections.is_empty() && self.trees.iter().all(Tree::is_closed)
+        let is_asking = self.changes.is_opening() || self.has_streams();
+        !is_asking && self.connections.is_empty() && self.trees.iter().all(Tree::is_closed)
     }
 
     /// Returns the volume, if one is served at the root.

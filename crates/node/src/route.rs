@@ -629,7 +629,8 @@ impl Node {
     fn end(&mut self, now: Instant, ops: &mut Vec<Op>) {
         let closed = self.listeners.iter().all(super::Listener::is_closed);
         let idle = self.worker.as_ref().is_none_or(|worker| worker.is_idle());
-        let alone = closed && idle && self.connections.is_empty() && self.is_last();
+        let alone =
+            closed && idle && self.connections.is_empty() && self.is_last() && !self.has_streams();
         self.phase = match self.phase {
             Phase::Draining(_) | Phase::Cutting(_) if alone => {
                 self.close_trees(now, ops, &|_| true);

@@ -63,6 +63,12 @@ impl Node {
         }
     }
 
+    /// Returns whether there are streams. One that was closed stays until its request is answered.
+    pub(crate) fn has_streams(&self) -> bool {
+        let service = self.trees[SERVICE].downcast_ref::<Service>();
+        service.is_some_and(|service| service.watches().0 + service.subtrees().0 > 0)
+    }
+
     /// Delivers a reply to a stream.
     pub(crate) fn answer_stream(&mut self, id: RequestId, reply: Result<Reply, Error>) {
         self.messages.push_back(Message::Tree(SERVICE, TreeInput::Answered(id.0, reply)));
