@@ -5,6 +5,7 @@ pub mod http;
 pub mod lister;
 pub mod ninep;
 pub mod script;
+pub mod subtree;
 
 use crate::disk::Disk;
 use crate::world::Environment;

@@ -63,6 +63,8 @@ pub struct Params {
     pub racers: usize,
     /// Clients that list a directory while it changes.
     pub listers: usize,
+    /// Clients that read streams of subtrees.
+    pub subtrees: usize,
     /// Clients that edit one file together.
     pub editors: usize,
     /// Maximum number of bytes of one of their writes.
@@ -131,6 +133,7 @@ impl Params {
             http: rng.usize(0..4),
             racers: base::rng::seeded(seed ^ 0x7ace).usize(0..5),
             listers: rng.usize(0..3),
+            subtrees: base::rng::seeded(seed ^ 0x5b7e).usize(0..3),
             editors: edits.usize(0..4),
             edit_max: pick(&mut edits, &[700, 120_000]) as usize,
             edit_breaks: pick(&mut edits, &[0, 10]) as u32,
@@ -177,6 +180,7 @@ impl Params {
     /// Leaves only editors, whose writes may be too large for the journal.
     fn leave_to_editors(&mut self) {
         (self.linux, self.plan9, self.http, self.racers) = (0, 0, 0, 0);
+        self.subtrees = 0;
         (self.msize, self.bytes.0, self.edit_max) = (1 << 20, MEMORY_ENOUGH, 120_000);
         (self.piece_max, self.window) = (1 << 20, 1 << 18);
         (self.calls, self.requests) = (self.calls.max(8), self.requests.min(200));

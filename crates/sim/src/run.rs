@@ -6,6 +6,7 @@ use crate::client::http::{self, Http};
 use crate::client::lister::Lister;
 use crate::client::ninep::{Ninep, Setup};
 use crate::client::script::Script;
+use crate::client::subtree::SubtreeReader;
 use crate::disk::{DEVICE, Planted, ROOT};
 use crate::params::Params;
 use crate::stage::{self, Stage};
@@ -249,6 +250,12 @@ fn populate(world: &mut World, ports: Ports) {
             breaks: params.edit_breaks,
         })));
     }
+    let shared = files.into_iter().map(|(name, _, data)| (name, data)).collect();
+    add_readers(world, ports, &params, shared);
+}
+
+/// Adds clients that list and read a directory that changes, and one that does not.
+fn add_readers(world: &mut World, ports: Ports, params: &Params, shared: Vec<(String, Vec<u8>)>) {
     let busy = world.env.disk.plant(WALL, ROOT, b"busy", Kind::Directory, b"");
     for number in 0..params.entries {
         let name = format!("keep-{number}");
@@ -258,5 +265,9 @@ fn populate(world: &mut World, ports: Ports) {
         world.env.begin_churn(busy);
         let times = params.requests / 40;
         world.add(Box::new(Lister::new(ports.ninep, params.entries, times)));
+    }
+    for _ in 0..params.subtrees {
+        let times = params.requests / 20;
+        world.add(Box::new(SubtreeReader::new(ports.ninep, shared.clone(), times)));
     }
 }
