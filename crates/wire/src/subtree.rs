@@ -6,7 +6,7 @@
 //! | kind | record | fields |
 //! |---|---|---|
 //! | 1 | directory | `qid[13] path[s]` |
-//! | 2 | entry | `qid[13] cookie[8] type[1] name[s]`, then the fields of `Rgetattr` if they are known |
+//! | 2 | entry | `qid[13] cookie[8] type[1] name[s]`, the fields of `Rgetattr` if they are known |
 //! | 3 | end | |
 //! | 4 | failed | `errno[4]` |
 //! | 5 | content | `qid[13] name[s]`, then the contents up to the end of the record |

@@ -22,6 +22,7 @@ mod server;
 mod spaces;
 mod storelets;
 mod strange;
+mod subtrees;
 mod volumes;
 mod watching;
 
