@@ -107,6 +107,8 @@ pub struct Stat {
     pub modified: Time,
     /// Time of the last change of the attributes.
     pub changed: Time,
+    /// Time of the creation, if the file system may use the inode number of a removed file again.
+    pub created: Option<Time>,
 }
 
 /// First device number of trees with stream files: a tree's number is added. No host has such

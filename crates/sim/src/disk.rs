@@ -379,6 +379,7 @@ impl Disk {
             accessed: node.times[0],
             modified: node.times[1],
             changed: node.times[2],
+            created: None,
         }
     }
 }

@@ -14,7 +14,7 @@ mod tests;
 
 pub use codec::{DecodeError, Names, Qid, Qids, Reader};
 pub use stat::Stat;
-pub use translate::{attributes, entry_qid, errno, qid};
+pub use translate::{STATS_BTIME, attributes, entry_qid, errno, qid};
 
 pub(crate) use codec::Field;
 

@@ -11,6 +11,7 @@ use tree::{Ask, RequestId};
 
 /// A message.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are inputs")]
 pub(super) enum Entry {
     /// Message to the name space.
     Input(Input),

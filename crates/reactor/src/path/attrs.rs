@@ -7,9 +7,12 @@ use base::{Error, Kind, SetStat, SetTime, Stat, StatFs, Time};
 use rustix::fd::BorrowedFd;
 use rustix::fs::{AtFlags, Gid, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid};
 
+/// Attributes that are requested.
+const STATS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
+
 /// Returns the attributes of an open file or handle.
 pub(super) fn stat(fd: BorrowedFd<'_>) -> Outcome<Stat> {
-    let raw = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+    let raw = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, STATS)?;
     Ok(convert(&raw))
 }
 
@@ -17,11 +20,12 @@ pub(super) fn stat(fd: BorrowedFd<'_>) -> Outcome<Stat> {
 /// triggers no automount.
 pub(super) fn stat_entry(dir: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<Stat> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-    rustix::fs::statx(dir, name, flags, StatxFlags::BASIC_STATS).map(|raw| convert(&raw))
+    rustix::fs::statx(dir, name, flags, STATS).map(|raw| convert(&raw))
 }
 
 fn convert(raw: &Statx) -> Stat {
     let mode = u32::from(raw.stx_mode);
+    let has_created = raw.stx_mask & StatxFlags::BTIME.bits() != 0;
     Stat {
         kind: Kind::from_mode(mode).unwrap_or_default(),
         mode: mode & 0o7777,
@@ -37,6 +41,7 @@ fn convert(raw: &Statx) -> Stat {
         accessed: convert_time(raw.stx_atime),
         modified: convert_time(raw.stx_mtime),
         changed: convert_time(raw.stx_ctime),
+        created: has_created.then(|| convert_time(raw.stx_btime)),
     }
 }
 

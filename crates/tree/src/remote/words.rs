@@ -173,6 +173,7 @@ pub(super) fn stat_of_getattr(message: &Rmessage<'_>, device: u64) -> Option<(Qi
         return None;
     };
     let Rmessage::Getattr { ctime_sec, ctime_nsec, .. } = *message else { return None };
+    let Rmessage::Getattr { valid, btime_sec, btime_nsec, .. } = *message else { return None };
     let stat = Stat {
         kind: Kind::from_mode(mode).filter(|_| mode & 0o170_000 != 0).unwrap_or(kind(qid)),
         mode: mode & 0o7777,
@@ -188,6 +189,7 @@ pub(super) fn stat_of_getattr(message: &Rmessage<'_>, device: u64) -> Option<(Qi
         accessed: time(atime_sec, atime_nsec),
         modified: time(mtime_sec, mtime_nsec),
         changed: time(ctime_sec, ctime_nsec),
+        created: (valid & wire::ninep::STATS_BTIME != 0).then(|| time(btime_sec, btime_nsec)),
     };
     Some((qid, stat))
 }
@@ -212,6 +214,7 @@ pub(super) fn stat_of_wire(wire: &WireStat<'_>, device: u64) -> Stat {
         accessed: Time::from_secs(wire.atime.into()),
         modified,
         changed: Time { nanos: wire.qid.version % 1_000_000_000, ..modified },
+        created: None,
     }
 }
 

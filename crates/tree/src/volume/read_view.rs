@@ -213,6 +213,8 @@ impl<'a> ReadView<'a> {
             accessed: inode.accessed,
             modified: inode.modified,
             changed: inode.changed,
+            // Inode numbers are not used again.
+            created: None,
         }
     }
 }

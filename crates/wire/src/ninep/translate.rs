@@ -7,6 +7,9 @@ use base::{Error, Kind, Stat};
 /// Fields of `Rgetattr` that are always valid (`P9_STATS_BASIC`).
 const STATS_BASIC: u64 = 0x7ff;
 
+/// Bit of the time of creation (`P9_STATS_BTIME`).
+pub const STATS_BTIME: u64 = 0x800;
+
 /// Returns the Linux `errno` of an error, as sent in 9P2000.L.
 pub fn errno(error: Error) -> u32 {
     match error {
@@ -67,8 +70,9 @@ pub fn entry_qid(entry: &Entry, dir: u64, device: u64) -> Qid {
 
 /// Returns the attributes of a file, an `Rgetattr`, for clients of the server with this device.
 pub fn attributes(stat: &Stat, device: u64) -> Rmessage<'static> {
+    let created = stat.created.unwrap_or_default();
     Rmessage::Getattr {
-        valid: STATS_BASIC,
+        valid: STATS_BASIC | stat.created.map_or(0, |_| STATS_BTIME),
         qid: qid(stat, device),
         mode: stat.full_mode(),
         uid: stat.uid,
@@ -84,8 +88,8 @@ pub fn attributes(stat: &Stat, device: u64) -> Rmessage<'static> {
         mtime_nsec: stat.modified.nanos.into(),
         ctime_sec: stat.changed.secs.cast_unsigned(),
         ctime_nsec: stat.changed.nanos.into(),
-        btime_sec: 0,
-        btime_nsec: 0,
+        btime_sec: created.secs.cast_unsigned(),
+        btime_nsec: created.nanos.into(),
         generation: 0,
         data_version: 0,
     }

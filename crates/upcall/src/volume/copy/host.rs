@@ -165,6 +165,7 @@ fn stat_of(found: &fs::Stat) -> Stat {
         accessed: time(found.st_atime, found.st_atime_nsec),
         modified: time(found.st_mtime, found.st_mtime_nsec),
         changed: time(found.st_ctime, found.st_ctime_nsec),
+        created: None,
     }
 }
 
