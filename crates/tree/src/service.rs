@@ -297,6 +297,10 @@ impl Automaton for Service {
 impl Service {
     fn ask(&mut self, now: Instant, id: RequestId, request: Request, out: &mut Vec<Output>) {
         let answer = match request.ask {
+            // Without a request it would never say anything.
+            Ask::Open { node, access } if node.local() == SUBTREE && !access.write => {
+                Err(Error::Invalid)
+            }
             Ask::Open { node, access } if is_stream(node.local()) && !access.truncate => {
                 self.open_stream(now, id, request.caller, node.local())
             }
