@@ -14,6 +14,8 @@ const S_IFLNK: u32 = 0o120_000;
 pub(crate) struct Attr {
     pub(crate) qid: Qid,
     pub(crate) shown: Attributes,
+    /// Time of the creation, if the server tells it: another file may get the same number.
+    pub(crate) created: Option<Timestamp>,
 }
 
 impl Attr {
@@ -39,7 +41,7 @@ impl Attr {
             rdev: 0,
             blksize: 4096,
         };
-        Attr { qid: stat.qid, shown }
+        Attr { qid: stat.qid, shown, created: None }
     }
 
     pub(crate) fn is_dir(&self) -> bool {

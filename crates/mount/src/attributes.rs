@@ -34,8 +34,8 @@ impl Session {
         }
     }
 
-    /// Returns whether an open file has contents that were sent ahead, which it keeps after the file
-    /// was removed.
+    /// Returns whether an open file has contents that were sent ahead, and keeps them after it was
+    /// removed.
     fn has_content(&self, handle: Option<u64>) -> bool {
         let handle = handle.and_then(|handle| self.handles.get(handle).ok());
         handle.is_some_and(|handle| handle.content.is_some())
@@ -60,9 +60,7 @@ impl Session {
         };
         let attr = match self.stat(caller, &fid) {
             // Servers that know files by their path have lost one that is removed.
-            Err(Failure::Errno(errno::ENOENT))
-                if self.handles.of_node(node, caller.user).is_some() =>
-            {
+            Err(Failure::Errno(errno::ENOENT)) if self.handles.has_open(node, caller.user) => {
                 lock(&self.nodes).removed_attributes(node).ok_or(errno::ENOENT)?
             }
             done => done?,
@@ -224,7 +222,7 @@ mod tests {
     #[test]
     fn mode_bits_are_those_of_owner_group_or_others() {
         let shown = Attributes { mode: 0o100_741, uid: 1000, gid: 100, ..Attributes::default() };
-        let attr = Attr { qid: Qid::default(), shown };
+        let attr = Attr { qid: Qid::default(), shown, created: None };
         let may =
             |uid, gid, groups: &[u32], mask| permits(&attr, (uid, gid), || groups.to_vec(), mask);
         assert!(may(1000, 1, &[], 7));

@@ -170,8 +170,8 @@ impl Session {
                 continue;
             };
             let place = (handle.node, &item.name[..]);
-            let node = nodes.enter(attr.qid, place, fid.map(|fid| (caller.user, fid)));
-            nodes.show(node, &attr.shown);
+            let fid = fid.map(|fid| (caller.user, fid));
+            let node = nodes.enter_with(&attr, place, fid);
             if put_dirent_plus(&self.entry(node, &attr), dirent, size, &mut out) {
                 entered.push(node);
             } else {
@@ -182,8 +182,8 @@ impl Session {
         Ok(Answer { entered, ..Answer::bytes(out) })
     }
 
-    /// Returns the attributes of each entry: those that were sent ahead, and for the others what the
-    /// server says, with their fids.
+    /// Returns the attributes of each entry: those that were sent ahead, and those of the others
+    /// from the server, with fids.
     fn look_ahead(
         &self,
         caller: &Caller<'_>,

@@ -71,10 +71,10 @@ impl Session {
         flags: u32,
         (source, attr): (Source, Option<Attr>),
     ) -> (u64, u32) {
-        let (outdated, losses) = {
+        let (outdated, before) = {
             let mut nodes = lock(&self.nodes);
             let outdated = attr.is_some_and(|attr| nodes.show(node, &attr.shown));
-            (outdated, nodes.losses(node))
+            (outdated, (nodes.losses(node), nodes.moves(node)))
         };
         if outdated {
             // Another client has changed the file since the kernel asked last: it must not read up
@@ -91,7 +91,7 @@ impl Session {
             Cache::Open => 0,
             Cache::Keep | Cache::Write => fopen::KEEP_CACHE,
         };
-        let handle = Handle::new(node, (caller.user, flags), source, losses);
+        let handle = Handle::new(node, (caller.user, flags), source, before);
         (self.handles.add(handle), fopen)
     }
 
@@ -121,7 +121,9 @@ impl Session {
                 Source::Fid(copy)
             }
         };
-        let handle = self.handles.add(Handle::new(node, (caller.user, flags), source, 0));
+        let moves = lock(&self.nodes).moves(node);
+        let handle = Handle::new(node, (caller.user, flags), source, (0, moves));
+        let handle = self.handles.add(handle);
         // What is cached of it is invalidated by the next change.
         let is_cached = self.is_node_watched(node) && self.settings.cache != Cache::None;
         let fopen = if is_cached { fopen::CACHE_DIR | fopen::KEEP_CACHE } else { 0 };
@@ -144,6 +146,15 @@ impl Session {
         if handle.locked.load(Ordering::SeqCst) {
             return Err(Failure::Errno(errno::EIO));
         }
+        let gone = Failure::Errno(if is_first { errno::ESTALE } else { errno::EIO });
+        let has_created = {
+            let nodes = lock(&self.nodes);
+            // A name by which it was found since may be that of a new file with its number.
+            if !nodes.has_created(handle.node) && nodes.is_moved_since(handle.node, handle.moves) {
+                return Err(gone);
+            }
+            nodes.has_created(handle.node)
+        };
         let user = handle.user;
         let owner = Caller { user, interrupt: caller.interrupt, ..*caller };
         let (_, copy) = self.clone_fid(&owner, handle.node).map_err(|failure| match failure {
@@ -151,10 +162,20 @@ impl Session {
             Failure::Errno(_) | Failure::Lost(_) | Failure::Interrupted => failure,
         })?;
         let flags = handle.flags & !(O_CREAT | O_EXCL | O_TRUNC);
+        if has_created {
+            let attr = self.stat(&owner, &copy)?;
+            if !lock(&self.nodes).is_same(handle.node, &attr) {
+                return Err(gone);
+            }
+        }
         self.open(&owner, (&copy, self.server_flags(flags)), None)?;
-        let copy = Arc::new(copy);
-        *lock(&handle.fid) = Some(copy.clone());
-        Ok(copy)
+        let mut fid = lock(&handle.fid);
+        let is_present = |it: &&Arc<Fid>| it.connection.number == copy.connection.number;
+        // Another thread may have opened it meanwhile, and taken locks.
+        if let Some(other) = fid.as_ref().filter(is_present) {
+            return Ok(other.clone());
+        }
+        Ok(fid.insert(Arc::new(copy)).clone())
     }
 
     /// Reads data: what was sent ahead, until it changes.

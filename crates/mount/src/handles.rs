@@ -6,7 +6,7 @@ use crate::listing::Listing;
 use crate::lock;
 use crate::store::Content;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Open file.
@@ -22,6 +22,10 @@ pub(crate) struct Handle {
     pub(crate) fid: Mutex<Option<Arc<Fid>>>,
     /// Contents that were sent ahead.
     pub(crate) content: Option<Arc<Content>>,
+    /// How often its node had got another name by another client when it was opened.
+    pub(crate) moves: u64,
+    /// How often it was found open without a fid.
+    pub(crate) lasts: AtomicU64,
     /// Whether a lock was taken through it. It cannot be opened again on another connection.
     pub(crate) locked: AtomicBool,
     /// Lost writes of the node that were reported through this handle, or before it was opened.
@@ -31,7 +35,12 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub(crate) fn new(node: u64, (user, flags): (u32, u32), source: Source, losses: u64) -> Handle {
+    pub(crate) fn new(
+        node: u64,
+        (user, flags): (u32, u32),
+        source: Source,
+        (losses, moves): (u64, u64),
+    ) -> Handle {
         let (fid, content) = match source {
             Source::Fid(fid) => (Some(Arc::new(fid)), None),
             Source::Listing => (None, None),
@@ -43,6 +52,8 @@ impl Handle {
             flags,
             fid: Mutex::new(fid),
             content,
+            moves,
+            lasts: AtomicU64::new(0),
             locked: AtomicBool::new(false),
             losses: AtomicU64::new(losses),
             listing: Mutex::default(),
@@ -94,9 +105,27 @@ impl Handles {
         lock(&self.0).open.remove(&number)
     }
 
-    /// Returns an open file of a node, if there is one.
-    pub(crate) fn of_node(&self, node: u64, user: u32) -> Option<Arc<Handle>> {
+    /// Returns whether a user has a node open.
+    pub(crate) fn has_open(&self, node: u64, user: u32) -> bool {
         let state = lock(&self.0);
-        state.open.values().find(|handle| handle.node == node && handle.user == user).cloned()
+        state.open.values().any(|handle| handle.node == node && handle.user == user)
+    }
+
+    /// Returns an open fid of a node on a connection, if there is one.
+    pub(crate) fn fid_of(&self, node: u64, user: u32, connection: u64) -> Option<Arc<Fid>> {
+        let state = lock(&self.0);
+        let mut own = state.open.values().filter(|it| it.node == node && it.user == user);
+        own.find_map(|handle| {
+            lock(&handle.fid).clone().filter(|fid| fid.connection.number == connection)
+        })
+    }
+
+    /// Returns the files without a fid that were open at the last call already.
+    pub(crate) fn lasting(&self) -> Vec<Arc<Handle>> {
+        let state = lock(&self.0);
+        let without = state.open.values().filter(|handle| lock(&handle.fid).is_none());
+        // Once: what cannot be opened is gone.
+        let lasting = without.filter(|it| it.lasts.fetch_add(1, Ordering::SeqCst) == 1);
+        lasting.cloned().collect()
     }
 }

@@ -18,7 +18,8 @@
 //!   (close-to-open). Names and attributes are at most `attr_timeout` old. Of a server that reports
 //!   all changes ([`changes`]), names, attributes and pages are as old as the last report, which is
 //!   at most four seconds.
-//! - Open files stay usable when they are removed or renamed.
+//! - Open files stay usable when they are removed or renamed. (One that was read ahead, and that
+//!   another client renames soon after it was opened, keeps the contents that it had.)
 //! - The server checks permissions, for the user that calls, or for the one that mounted.
 
 mod answer;

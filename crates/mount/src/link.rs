@@ -277,24 +277,41 @@ fn round_trip(raw: &Raw) -> Result<Duration, Error> {
     Ok(first.min(second))
 }
 
+/// Clunks fids of one connection, and waits until it is done.
+pub(crate) fn clunk(fids: Vec<Fid>) -> Result<(), Error> {
+    let Some(connection) = fids.first().map(|fid| fid.connection.clone()) else { return Ok(()) };
+    let never = Interrupt::default();
+    let mut numbers = fids.into_iter().map(Fid::forget).peekable();
+    while numbers.peek().is_some() {
+        let some: Vec<u32> = numbers.by_ref().take(CLUNKS_MAX).collect();
+        clunk_some(&connection.raw, &some, &never)?;
+    }
+    Ok(())
+}
+
+/// Clunks fids at once.
+fn clunk_some(raw: &Raw, fids: &[u32], never: &Interrupt) -> Result<(), Error> {
+    let post = |fid: &u32| Ok((*fid, raw.post(&Tmessage::Clunk { fid: *fid }, None)?));
+    let calls: Vec<_> = fids.iter().map(post).collect::<Result<_, Error>>()?;
+    raw.push()?;
+    for (fid, call) in calls {
+        // The server discards a fid also if it reports an error (clunk(5)).
+        match call.wait(never) {
+            Ok(_) | Err(Error::Refused { .. }) => raw.free_fid(fid),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
 /// Clunks unused fids, many at a time, until the connection is dropped or lost.
 fn clunk_all(raw: &Raw, unused: &Receiver<u32>) {
     let never = Interrupt::default();
     while let Ok(first) = unused.recv() {
         let more = unused.try_iter().take(CLUNKS_MAX - 1);
         let fids: Vec<u32> = std::iter::once(first).chain(more).collect();
-        let post = |fid: &u32| Ok((*fid, raw.post(&Tmessage::Clunk { fid: *fid }, None)?));
-        let calls: Result<Vec<_>, Error> = fids.iter().map(post).collect();
-        let Ok(calls) = calls else { return };
-        if raw.push().is_err() {
+        if clunk_some(raw, &fids, &never).is_err() {
             return;
-        }
-        for (fid, call) in calls {
-            // The server discards a fid also if it reports an error (clunk(5)).
-            match call.wait(&never) {
-                Ok(_) | Err(Error::Refused { .. }) => raw.free_fid(fid),
-                Err(_) => return,
-            }
         }
     }
 }

@@ -5,10 +5,10 @@ use crate::errno;
 use crate::link::{Connection, Failure, Fid, only};
 use client::Interrupt;
 use wire::fuse::{SetAttr, StatFs, fattr};
-use wire::ninep::{Qid, Rmessage, Tmessage};
+use wire::ninep::{Qid, Rmessage, STATS_BTIME, Tmessage};
 
-/// Attributes of stat(2) in `Tgetattr`.
-const BASIC: u64 = 0x7ff;
+/// Attributes of stat(2) in `Tgetattr`, and the time of the creation.
+const STATS: u64 = 0x7ff | STATS_BTIME;
 
 const O_ACCMODE: u32 = 3;
 const O_CREAT: u32 = 0o100;
@@ -26,7 +26,7 @@ const REMOVE_DIR: u32 = 0x200;
 
 /// Returns the message that requests the attributes of a file.
 pub(crate) fn getattr_message(fid: u32) -> Tmessage<'static> {
-    Tmessage::Getattr { fid, mask: BASIC }
+    Tmessage::Getattr { fid, mask: STATS }
 }
 
 /// Decodes attributes.
@@ -39,6 +39,7 @@ pub(crate) fn attributes(reply: Rmessage<'_>) -> Option<Attr> {
         return None;
     };
     let Rmessage::Getattr { ctime_sec, ctime_nsec, .. } = reply else { return None };
+    let Rmessage::Getattr { valid, btime_sec, btime_nsec, .. } = reply else { return None };
     let time = |secs, nanos| crate::attr::timestamp(secs, nanos);
     let shown = wire::fuse::Attributes {
         ino: qid.path,
@@ -54,7 +55,8 @@ pub(crate) fn attributes(reply: Rmessage<'_>) -> Option<Attr> {
         rdev: crate::attr::kernel_device(rdev),
         blksize: u32::try_from(blksize).unwrap_or(4096),
     };
-    Some(Attr { qid, shown })
+    let created = (valid & STATS_BTIME != 0).then(|| time(btime_sec, btime_nsec));
+    Some(Attr { qid, shown, created })
 }
 
 /// Changes attributes.

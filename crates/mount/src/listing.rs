@@ -34,7 +34,7 @@ impl Item {
     pub(crate) fn checked(mut self) -> Item {
         let bad = self.name.iter().any(|byte| [0, b'/'].contains(byte));
         if bad || self.name.len() > NAME_MAX || self.name == b"." || self.name == b".." {
-            self.name.clear();
+            self.name = Vec::new();
         }
         self
     }

@@ -126,6 +126,7 @@ impl Session {
                 SUCCESS => {
                     if wanted.kind != F_UNLCK {
                         handle.locked.store(true, Ordering::SeqCst);
+                        self.outdate(handle);
                         // What the last holder has written must be seen. Other threads serve the
                         // reads and writes that the kernel waits for meanwhile.
                         self.invalidate(handle.node, self.settings.cache != Cache::None);

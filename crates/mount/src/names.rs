@@ -6,7 +6,7 @@ use crate::errno;
 use crate::handles::Source;
 use crate::link::{Failure, Fid, only};
 use crate::session::{Caller, Session};
-use crate::store::Found;
+use crate::store::Known;
 use crate::{linux, lock};
 use std::sync::Arc;
 use wire::fuse::{Entry, entry_reply, open_reply};
@@ -34,16 +34,14 @@ impl Session {
         let fid = Arc::new(walked.0);
         let attr = self.stat(caller, &fid)?;
         let mut nodes = lock(&self.nodes);
-        let node = nodes.enter(attr.qid, (parent, name), Some((caller.user, fid)));
-        nodes.show(node, &attr.shown);
+        let node = nodes.enter_with(&attr, (parent, name), Some((caller.user, fid)));
         Ok(self.entry(node, &attr))
     }
 
     /// Gives the kernel the node of a file that was sent ahead.
     fn enter_ahead(&self, attr: &Attr, parent: u64, name: &[u8]) -> Entry {
         let mut nodes = lock(&self.nodes);
-        let node = nodes.enter(attr.qid, (parent, name), None);
-        nodes.show(node, &attr.shown);
+        let node = nodes.enter_with(attr, (parent, name), None);
         self.entry(node, attr)
     }
 
@@ -60,9 +58,9 @@ impl Session {
         name: &[u8],
     ) -> Result<Answer, Failure> {
         match self.find_ahead(caller, parent, name)? {
-            Found::File(attr) => return Ok(self.entered(&self.enter_ahead(&attr, parent, name))),
-            Found::Absent => return self.absent(parent, name),
-            Found::Unknown => {}
+            Known::File(attr) => return Ok(self.entered(&self.enter_ahead(&attr, parent, name))),
+            Known::Absent => return self.absent(parent, name),
+            Known::Unknown => {}
         }
         let dir = self.fid(caller, parent)?;
         match self.enter(caller, (&dir, parent), name) {
@@ -206,7 +204,7 @@ impl Session {
             let nodes = lock(&self.nodes);
             nodes.is_directory(node) || nodes.fid(node, user).is_some()
         };
-        is_known || self.handles.of_node(node, user).is_some()
+        is_known || self.handles.has_open(node, user)
     }
 
     /// Creates and opens a file.

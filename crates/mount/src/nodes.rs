@@ -3,15 +3,16 @@
 //! The kernel counts its references to a node (*lookups*) and returns them with `FORGET`. A node is
 //! one file of the server, identified by its qid, so hard links are one node. It keeps its fid as
 //! long as there are few: beyond a limit the oldest fids are clunked, and walked to again by the
-//! node's name when they are needed.
+//! node's name when they are needed. A new file may have the number of a removed one: it is told by
+//! the time of its creation, if the server sends that, and gets a node of its own.
 //!
 //! Invariants: a node's place is in `by_place` exactly if it is the node's own; a node is in
-//! `by_key` unless its last name was removed through this mount.
+//! `by_key` unless its last name was removed through this mount, or another file has its key.
 
 use crate::attr::Attr;
 use crate::errno::{self, Errno};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use wire::fuse::{Attributes, ROOT};
+use wire::fuse::{Attributes, ROOT, Timestamp};
 use wire::ninep::Qid;
 
 #[cfg(test)]
@@ -24,6 +25,9 @@ pub(crate) type Key = (u64, u8);
 pub(crate) fn key(qid: Qid) -> Key {
     (qid.path, qid.kind)
 }
+
+/// Number of fids that are kept in any case.
+const FIDS_MIN: usize = 64;
 
 /// Number of outdated entries of the order of fids that is no reason to remove them.
 const ORDER_FREE: usize = 64;
@@ -47,10 +51,14 @@ struct Node<F> {
     key: Key,
     lookups: u64,
     place: Option<Place>,
+    /// Number of times that it was found by another name.
+    moves: u64,
     /// Fids by the user that attached.
     fids: Vec<(u32, F)>,
     /// Attributes last sent to the kernel.
     shown: Option<Attributes>,
+    /// Time of the creation, if it is known.
+    created: Option<Timestamp>,
     writes: Writes,
 }
 
@@ -87,8 +95,10 @@ impl<F: Clone> Nodes<F> {
             key: key(root),
             lookups: 1,
             place: None,
+            moves: 0,
             fids: Vec::new(),
             shown: None,
+            created: None,
             writes: Writes::default(),
         };
         Nodes {
@@ -103,13 +113,38 @@ impl<F: Clone> Nodes<F> {
         }
     }
 
-    /// Records that the kernel learns of a file by this name. Returns its node.
-    pub(crate) fn enter(
+    /// Records that the kernel learns of a file and its attributes by this name. Returns its node.
+    pub(crate) fn enter_with(
         &mut self,
-        qid: Qid,
-        (parent, name): (u64, &[u8]),
+        attr: &Attr,
+        place: (u64, &[u8]),
         fid: Option<(u32, F)>,
     ) -> u64 {
+        let known = self.by_key.get(&key(attr.qid)).copied();
+        if let Some(id) = known.filter(|id| *id != ROOT && !self.is_same(*id, attr)) {
+            self.by_key.remove(&self.by_id[&id].key);
+        }
+        let id = self.enter(attr.qid, place, fid);
+        let node = self.by_id.get_mut(&id).expect("it was entered");
+        node.created = attr.created.or(node.created);
+        self.show(id, &attr.shown);
+        id
+    }
+
+    /// Returns whether attributes may be those of a node's file, and not of another one with its
+    /// number.
+    pub(crate) fn is_same(&self, id: u64, attr: &Attr) -> bool {
+        let created = self.by_id.get(&id).and_then(|node| node.created);
+        created.is_none() || attr.created.is_none() || created == attr.created
+    }
+
+    /// Returns whether the time of the creation of a node's file is known.
+    pub(crate) fn has_created(&self, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|node| node.created.is_some())
+    }
+
+    /// Records that the kernel learns of a file by this name. Returns its node.
+    fn enter(&mut self, qid: Qid, (parent, name): (u64, &[u8]), fid: Option<(u32, F)>) -> u64 {
         let next = self.next;
         let id = *self.by_key.entry(key(qid)).or_insert(next);
         if id == next {
@@ -118,14 +153,19 @@ impl<F: Clone> Nodes<F> {
                 key: key(qid),
                 lookups: 0,
                 place: None,
+                moves: 0,
                 fids: Vec::new(),
                 shown: None,
+                created: None,
                 writes: Writes::default(),
             };
             self.by_id.insert(id, node);
         }
         self.by_id.get_mut(&id).expect("known by its key").lookups += 1;
         if id != ROOT {
+            let node = self.by_id.get_mut(&id).expect("known by its key");
+            let is_there = |place: &Place| place.0 == parent && place.1 == name;
+            node.moves += u64::from(node.place.as_ref().is_some_and(|place| !is_there(place)));
             self.put_at(id, (parent, name.to_vec()));
         }
         if let Some((user, fid)) = fid {
@@ -192,23 +232,32 @@ impl<F: Clone> Nodes<F> {
         });
     }
 
-    /// Drops the oldest fids beyond the limit, except those that no name leads to.
-    fn evict(&mut self) {
-        let rounds = self.order.len();
+    /// Removes the oldest half of the fids, of those that a name leads to, and keeps no more from
+    /// now on. Returns them.
+    pub(crate) fn shed(&mut self) -> Vec<F> {
+        self.held_max = (self.held / 2).max(FIDS_MIN);
+        self.evict()
+    }
+
+    /// Removes the oldest fids beyond the limit, except those that no name leads to.
+    fn evict(&mut self) -> Vec<F> {
+        let (rounds, mut removed) = (self.order.len(), Vec::new());
         for _ in 0..rounds {
             if self.held <= self.held_max {
-                return;
+                break;
             }
-            let Some((id, user)) = self.order.pop_front() else { return };
+            let Some((id, user)) = self.order.pop_front() else { break };
             let Some(node) = self.by_id.get_mut(&id) else { continue };
             if node.place.is_none() {
                 self.order.push_back((id, user));
                 continue;
             }
-            let before = node.fids.len();
-            node.fids.retain(|(whose, _)| *whose != user);
-            self.held -= before - node.fids.len();
+            let of_user = node.fids.extract_if(.., |(whose, _)| *whose == user);
+            let before = removed.len();
+            removed.extend(of_user.map(|(_, fid)| fid));
+            self.held -= removed.len() - before;
         }
+        removed
     }
 
     /// Drops all fids, because their connection is lost.
@@ -277,6 +326,19 @@ impl<F: Clone> Nodes<F> {
         kinds.next().map(|(_, id)| *id)
     }
 
+    /// Returns the number of times that a node was found by another name.
+    pub(crate) fn moves(&self, id: u64) -> u64 {
+        self.by_id.get(&id).map_or(0, |node| node.moves)
+    }
+
+    /// Returns whether a node was found by another name since. A file with several has them all.
+    pub(crate) fn is_moved_since(&self, id: u64, moves: u64) -> bool {
+        let node = self.by_id.get(&id);
+        node.is_some_and(|node| {
+            node.moves != moves && node.shown.is_none_or(|shown| shown.nlink <= 1)
+        })
+    }
+
     /// Returns whether a node is a directory.
     pub(crate) fn is_directory(&self, id: u64) -> bool {
         self.by_id.get(&id).is_some_and(|node| node.key.1 & Qid::DIR != 0)
@@ -306,7 +368,7 @@ impl<F: Clone> Nodes<F> {
     pub(crate) fn shown_attr(&self, id: u64) -> Option<Attr> {
         let node = self.by_id.get(&id)?;
         let qid = Qid { kind: node.key.1, version: 0, path: node.key.0 };
-        Some(Attr { qid, shown: node.shown? })
+        Some(Attr { qid, shown: node.shown?, created: node.created })
     }
 
     /// Returns the name of a node, if it is known.
@@ -379,8 +441,8 @@ impl<F: Clone> Nodes<F> {
 
     /// Returns the last known attributes of a file that another client has removed.
     pub(crate) fn last_attributes(&self, id: u64) -> Option<Attr> {
-        let Attr { qid, shown } = self.shown_attr(id)?;
-        Some(Attr { qid, shown: Attributes { nlink: 0, ..shown } })
+        let attr = self.shown_attr(id)?;
+        Some(Attr { shown: Attributes { nlink: 0, ..attr.shown }, ..attr })
     }
 
     /// Records an acknowledged write that ended at this offset.

@@ -212,10 +212,8 @@ impl Session {
 
     /// Returns the open fid of a file that no name leads to.
     fn fid_of_open(&self, caller: &Caller<'_>, node: u64) -> Option<Arc<Fid>> {
-        let handle = self.handles.of_node(node, caller.user)?;
-        let fid = lock(&handle.fid).clone()?;
         let present = self.current.load(Ordering::SeqCst);
-        (fid.connection.number == present).then_some(fid)
+        self.handles.fid_of(node, caller.user, present)
     }
 
     /// Returns a new fid of a node.

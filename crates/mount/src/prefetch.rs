@@ -11,7 +11,7 @@ use crate::changes::{OTHER_TREES, Report, What};
 use crate::linux;
 use crate::listing::Item;
 use crate::lock;
-use crate::store::{Content, Found, Store, Used};
+use crate::store::{Content, Known, Store, Used};
 use client::Interrupt;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,6 +20,7 @@ use wire::ninep::Qid;
 use wire::subtree::{self, Record};
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "a start for the arithmetic")]
 mod tests;
 
 /// Maximum number of streams.
@@ -34,11 +35,15 @@ const ENTRY_BYTES: u64 = 200;
 /// Number of entries of a directory that a lookup waits for.
 const LOOKUP_MAX: usize = 1024;
 
+/// Number of files whose contents come before a directory that still counts as the next.
+const FEW: usize = 16;
+
 /// Maximum number of entries of a directory.
 const ENTRIES_MAX: usize = 65_536;
 
-/// Maximum number of directories that are known to be larger.
+/// Maximum number of directories that are known to be larger, and how long they are.
 const LARGE_MAX: usize = 1024;
+const LARGE: Duration = Duration::from_secs(60);
 
 /// Time after which a stream without use ends.
 pub(crate) const IDLE: Duration = Duration::from_secs(10);
@@ -92,6 +97,8 @@ struct Stream {
     /// of them may be outdated.
     changed: BTreeSet<u64>,
     relisted: BTreeSet<u64>,
+    /// Files that have another name since.
+    moved: BTreeSet<u64>,
     used_at: u64,
 }
 
@@ -104,7 +111,7 @@ pub(crate) enum Ended {
     Broken,
 }
 
-/// Request to wait for.
+/// Request that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// All entries of a directory, however many.
@@ -122,7 +129,7 @@ impl Wanted {
     }
 }
 
-/// What a stream says about a request.
+/// Prospect of a request, by a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outlook {
     /// It is about to send it.
@@ -147,6 +154,7 @@ impl Stream {
             waiting: 0,
             changed: BTreeSet::new(),
             relisted: BTreeSet::new(),
+            moved: BTreeSet::new(),
             used_at,
         }
     }
@@ -169,7 +177,9 @@ impl Stream {
         if self.way.last() == Some(&dir) {
             return true;
         }
-        let is_between = self.current.as_ref().is_none_or(|it| it.is_listed);
+        // Contents that come before it may be many.
+        let has_little = |it: &Current| !self.has_contents || it.items.len() - it.passed <= FEW;
+        let is_between = self.current.as_ref().is_none_or(|it| it.is_listed && has_little(it));
         is_between && self.following.last() == Some(&dir)
     }
 
@@ -205,8 +215,8 @@ struct State {
     streams: BTreeMap<u64, Stream>,
     /// Number of the last stream or use.
     last: u64,
-    /// Directories with too many entries.
-    large: BTreeSet<u64>,
+    /// Directories with too many entries, and when they had.
+    large: BTreeMap<u64, Instant>,
     /// Directories of the last lookup and the last file that were not here.
     looked: Option<u64>,
     opened: Option<u64>,
@@ -229,7 +239,7 @@ pub(crate) struct Begin {
     pub(crate) above: usize,
 }
 
-/// What was sent ahead, and the streams that bring it.
+/// Directories and contents that were sent ahead, and the streams that bring them.
 #[derive(Debug)]
 pub(crate) struct Prefetch {
     state: Mutex<State>,
@@ -243,7 +253,7 @@ impl Prefetch {
             store: Store::new(linked_valid),
             streams: BTreeMap::new(),
             last: 0,
-            large: BTreeSet::new(),
+            large: BTreeMap::new(),
             looked: None,
             opened: None,
             ways: [Vec::new(), Vec::new()],
@@ -275,7 +285,7 @@ impl Prefetch {
     }
 
     /// Returns what is known of a name in a directory.
-    pub(crate) fn find(&self, dir: u64, name: &[u8], now: Instant) -> Found {
+    pub(crate) fn find(&self, dir: u64, name: &[u8], now: Instant) -> Known {
         let mut state = lock(&self.state);
         let found = state.store.find(dir, name, now);
         self.with_used(&mut state, found)
@@ -310,7 +320,8 @@ impl Prefetch {
     ) -> Option<Begin> {
         let mut state = lock(&self.state);
         let dir = wanted.directory();
-        if state.is_over || state.large.contains(&dir) {
+        let is_recent = |at: &Instant| now.saturating_duration_since(*at) < LARGE;
+        if state.is_over || state.large.get(&dir).is_some_and(is_recent) {
             return None;
         }
         if state.refused.is_some_and(|at| now.saturating_duration_since(at) < REFUSED) {
@@ -348,26 +359,24 @@ impl Prefetch {
 
     /// Waits for something that is about to come. Returns when it is here, or does not come.
     pub(crate) fn wait(&self, wanted: Wanted, interrupt: &Interrupt) {
+        // Contents wait for room, so that a single file does not bring all others.
+        let counts = !matches!(wanted, Wanted::Contents(..));
         let mut state = lock(&self.state);
+        let mut counted = None;
         loop {
-            let is_coming = |(_, it): &(&u64, &mut Stream)| it.outlook(wanted) == Outlook::Coming;
-            let stream = state.streams.iter_mut().find(is_coming);
-            let Some((number, stream)) = stream.map(|(number, stream)| (*number, stream)) else {
-                return;
-            };
-            if interrupt.is_set() {
-                return;
-            }
-            // Contents wait for room, so that a single file does not bring all others.
-            let counts = !matches!(wanted, Wanted::Contents(..));
-            if counts {
-                stream.waiting += 1;
+            let is_coming = |(_, it): &(&u64, &Stream)| it.outlook(wanted) == Outlook::Coming;
+            let coming = state.streams.iter().find(is_coming).map(|(number, _)| *number);
+            let coming = coming.filter(|_| !interrupt.is_set());
+            if counts && coming != counted {
+                state.count_waiting(counted, coming);
+                counted = coming;
+                // It may read on.
                 self.changed.notify_all();
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-            if counts && let Some(stream) = state.streams.get_mut(&number) {
-                stream.waiting -= 1;
+            if coming.is_none() {
+                return;
             }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -417,24 +426,22 @@ impl Prefetch {
         if state.is_idle() {
             return;
         }
-        let State { store, streams, large, .. } = &mut *state;
+        let State { store, streams, .. } = &mut *state;
         let file = report.file;
         match report.what {
             What::Entry => {
                 store.entry_changed(file, report.name.as_deref());
-                large.remove(&file);
             }
-            What::Contents | What::Attributes => store.file_changed(file),
+            What::Contents => store.contents_changed(file),
+            What::Attributes => store.attributes_changed(file),
             What::Moved => store.file_moved(file),
         }
         for stream in streams.values_mut() {
             stream.changed.insert(file);
-            let dir = stream.current.as_ref().filter(|_| report.what == What::Moved);
-            let dir = dir.filter(|dir| dir.items.iter().any(|item| item.qid.path == file));
-            let dir = dir.map(|dir| dir.number);
-            stream.relisted.extend(dir);
-            if report.what == What::Entry {
-                stream.relisted.insert(file);
+            match report.what {
+                What::Entry => drop(stream.relisted.insert(file)),
+                What::Moved => drop(stream.moved.insert(file)),
+                What::Contents | What::Attributes => {}
             }
         }
         // Remembering all of them would be dearer than beginning anew.
@@ -465,7 +472,17 @@ impl Prefetch {
 
 impl State {
     fn is_idle(&self) -> bool {
-        self.streams.is_empty() && self.store.is_empty() && self.large.is_empty()
+        self.streams.is_empty() && self.store.is_empty()
+    }
+
+    /// Counts a request that waits for another stream than before.
+    fn count_waiting(&mut self, before: Option<u64>, now: Option<u64>) {
+        if let Some(stream) = before.and_then(|number| self.streams.get_mut(&number)) {
+            stream.waiting -= 1;
+        }
+        if let Some(stream) = now.and_then(|number| self.streams.get_mut(&number)) {
+            stream.waiting += 1;
+        }
     }
 
     /// Returns whether a stream is worth while for a request that finds nothing.
@@ -549,16 +566,18 @@ impl State {
             }
             Record::Entry { qid, cookie, kind, name, attributes } => {
                 let current = stream.current.as_mut().filter(|it| !it.is_listed);
-                let current = current.ok_or(Ended::Broken)?;
+                // The first entry has one, too: zero is the beginning.
+                let current = current.filter(|_| cookie != 0).ok_or(Ended::Broken)?;
                 let attr = attributes.and_then(linux::attributes).filter(|attr| {
                     attr.qid.path & OTHER_TREES == 0 && !stream.changed.contains(&attr.qid.path)
                 });
                 let item = Item { qid, cookie, kind, name: name.to_vec(), attr };
                 current.items.push(item.checked());
                 if current.items.len() > ENTRIES_MAX {
-                    if large.len() < LARGE_MAX {
-                        large.insert(current.number);
+                    if large.len() >= LARGE_MAX {
+                        large.clear();
                     }
+                    large.insert(current.number, now);
                     streams.remove(&number);
                     return Err(Ended::Dropped);
                 }
@@ -576,13 +595,16 @@ impl State {
                 };
                 let below = current.items.iter().rev().filter(is_below).map(|it| it.qid.path);
                 stream.following.extend(below);
-                if !stream.relisted.contains(&current.number) {
+                let is_moved = |item: &Item| stream.moved.contains(&item.qid.path);
+                let is_outdated = stream.relisted.contains(&current.number)
+                    || !stream.moved.is_empty() && current.items.iter().any(is_moved);
+                if !is_outdated {
                     store.add_directory(current.number, current.items.clone(), now, number);
                 }
             }
             Record::Failed { .. } => stream.current = None,
-            Record::Content { name, data, .. } => {
-                stream.add_content(number, (name, data), store)?
+            Record::Content { qid, name, data } => {
+                stream.add_content(number, qid, (name, data), store)?;
             }
         }
         Ok(())
@@ -593,6 +615,7 @@ impl Stream {
     fn add_content(
         &mut self,
         number: u64,
+        qid: Qid,
         (name, data): (&[u8], &[u8]),
         store: &mut Store,
     ) -> Result<(), Ended> {
@@ -603,7 +626,7 @@ impl Stream {
         current.passed = index + 1;
         // Without attributes the file has changed, before or after its contents were read.
         let attr = current.items[index].attr;
-        let attr = attr.filter(|it| !self.changed.contains(&it.qid.path));
+        let attr = attr.filter(|it| it.qid == qid && !self.changed.contains(&qid.path));
         if let Some(attr) = attr.filter(|it| it.shown.size == data.len() as u64) {
             store.add_content(attr, data.to_vec(), number);
         }

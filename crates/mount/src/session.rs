@@ -11,6 +11,7 @@ use crate::locks::Owners;
 use crate::nodes::Nodes;
 use crate::options::{Settings, Watch};
 use crate::prefetch::Prefetch;
+use crate::subtree::Spare;
 use crate::{Error, lock};
 use client::Interrupt;
 use rustix::fd::OwnedFd;
@@ -64,8 +65,8 @@ pub(crate) struct Session {
     pub(crate) outdated: Queue,
     pub(crate) absent: Absent,
     pub(crate) prefetch: Prefetch,
-    /// Open fid for the next stream, with its user.
-    pub(crate) spare: Mutex<Option<(u32, Fid)>>,
+    /// Open fid for the next stream.
+    pub(crate) spare: Mutex<Option<Spare>>,
     /// Itself, for threads that it starts.
     me: Weak<Session>,
     crew: Crew,
@@ -140,6 +141,8 @@ impl Session {
             self.spawn("changes", move || changes.follow_changes())?;
             self.spawn("silence", move || silence.expect_changes())?;
             self.spawn("invalidate", move || invalidation.invalidate_on())?;
+            let opens = self.clone();
+            self.spawn("opens", move || opens.open_lasting())?;
         }
         self.read_on()
     }
@@ -316,6 +319,7 @@ impl Session {
         request: &Request<'_>,
     ) -> Result<Answer, Errno> {
         let mut may_be_outdated = is_about_node(request);
+        let mut may_hold_fewer = true;
         loop {
             match self.perform(caller, node, request) {
                 Ok(answer) => return Ok(answer),
@@ -323,6 +327,12 @@ impl Session {
                 Err(Failure::Errno(errno::ENOENT)) if may_be_outdated => {
                     lock(&self.nodes).drop_fid(node, caller.user);
                     may_be_outdated = false;
+                }
+                // The server has too many open files of this client.
+                Err(Failure::Errno(errno::EMFILE | errno::ENFILE))
+                    if may_hold_fewer && self.shed_fids() =>
+                {
+                    may_hold_fewer = false;
                 }
                 Err(Failure::Errno(errno)) => return Err(errno),
                 Err(Failure::Interrupted) => return Err(errno::EINTR),
@@ -334,6 +344,13 @@ impl Session {
                 }
             }
         }
+    }
+
+    /// Clunks half of the fids of files that nobody has open. Returns whether there were any.
+    fn shed_fids(&self) -> bool {
+        let fids = lock(&self.nodes).shed();
+        let fids: Vec<Fid> = fids.into_iter().filter_map(Arc::into_inner).collect();
+        !fids.is_empty() && crate::link::clunk(fids).is_ok()
     }
 
     /// Reports whether a repetition of the request could write data twice.

@@ -1,13 +1,14 @@
 //! Directories and contents of small files that were sent ahead, by the numbers of files.
 //!
-//! What is here is true as long as changes are reported: a change removes what it may have made
+//! All of it is true as long as changes are reported: a change removes what it may have made
 //! outdated, and everything is removed when reports end. The oldest is removed beyond a limit.
+//! Contents that open files use are known until these are closed, to mark them when they change.
 
 use crate::attr::Attr;
 use crate::listing::Item;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// Maximum memory, in bytes.
@@ -15,6 +16,9 @@ const BYTES_MAX: usize = 64 << 20;
 
 /// Memory of an entry beside its name, about, in bytes.
 const ITEM_BYTES: usize = 512;
+
+/// Number of files with contents in use from which on closed ones are forgotten.
+const IN_USE_MIN: usize = 1024;
 
 /// Maximum number of changed names of a directory.
 const CHANGED_MAX: usize = 4096;
@@ -66,10 +70,10 @@ struct Directory {
     is_used: bool,
 }
 
-/// What is known of a name.
+/// Knowledge of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// Nothing.
+pub(crate) enum Known {
+    /// It is not known whether there is such a file.
     Unknown,
     /// There is no such file.
     Absent,
@@ -92,13 +96,16 @@ enum Part {
     Content(u64),
 }
 
-/// What was sent ahead.
+/// Directories and contents that were sent ahead.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     directories: BTreeMap<u64, Directory>,
     /// Directory and index of the entry of each file.
     places: BTreeMap<u64, (u64, usize)>,
     contents: BTreeMap<u64, Held>,
+    /// Contents that open files use, or have used, and the number of files at the last look.
+    in_use: BTreeMap<u64, Vec<Weak<Content>>>,
+    looked_at: usize,
     /// Parts with their serial numbers; some may have been removed.
     order: VecDeque<(Part, u64)>,
     serial: u64,
@@ -115,7 +122,7 @@ impl Store {
 
     /// Returns whether nothing is here.
     pub(crate) fn is_empty(&self) -> bool {
-        self.directories.is_empty() && self.contents.is_empty()
+        self.directories.is_empty() && self.contents.is_empty() && self.in_use.is_empty()
     }
 
     /// Adds a directory with all its entries.
@@ -128,9 +135,7 @@ impl Store {
             if !item.name.is_empty() {
                 by_name.insert(item.name.clone(), index);
             }
-            if let Some(attr) = &item.attr {
-                self.places.insert(attr.qid.path, (number, index));
-            }
+            self.places.insert(item.qid.path, (number, index));
         }
         self.bytes += bytes;
         self.serial += 1;
@@ -184,8 +189,8 @@ impl Store {
     fn remove_directory(&mut self, number: u64) {
         let Some(directory) = self.directories.remove(&number) else { return };
         self.bytes -= directory.bytes;
-        for attr in directory.items.iter().filter_map(|item| item.attr) {
-            let file = attr.qid.path;
+        for item in &directory.items {
+            let file = item.qid.path;
             if self.places.get(&file).is_some_and(|(dir, _)| *dir == number) {
                 self.places.remove(&file);
             }
@@ -220,16 +225,16 @@ impl Store {
     }
 
     /// Returns what is known of a name in a directory, and what is used by the question.
-    pub(crate) fn find(&mut self, dir: u64, name: &[u8], now: Instant) -> (Found, Option<Used>) {
-        let Some(directory) = self.directories.get_mut(&dir) else { return (Found::Unknown, None) };
+    pub(crate) fn find(&mut self, dir: u64, name: &[u8], now: Instant) -> (Known, Option<Used>) {
+        let Some(directory) = self.directories.get_mut(&dir) else { return (Known::Unknown, None) };
         if directory.changed.contains(name) {
-            return (Found::Unknown, None);
+            return (Known::Unknown, None);
         }
         let used = Some(directory.touch());
-        let Some(index) = directory.by_name.get(name) else { return (Found::Absent, used) };
+        let Some(index) = directory.by_name.get(name) else { return (Known::Absent, used) };
         let (attr, arrived) = (directory.items[*index].attr, directory.arrived);
         let attr = attr.filter(|attr| self.is_valid(attr, arrived, now));
-        (attr.map_or(Found::Unknown, Found::File), used)
+        (attr.map_or(Known::Unknown, Known::File), used)
     }
 
     /// Returns the attributes of a file.
@@ -255,26 +260,45 @@ impl Store {
         }
         let is_first = !std::mem::replace(&mut held.is_used, true);
         let bytes = if is_first { held.content.data.len() } else { 0 };
-        Some((held.content.clone(), Used { stream: held.stream, entries: 0, bytes }))
+        let used = Used { stream: held.stream, entries: 0, bytes };
+        let content = held.content.clone();
+        self.use_content(attr.qid.path, &content);
+        Some((content, used))
     }
 
-    /// Removes what a change of a file makes outdated: contents and attributes.
-    pub(crate) fn file_changed(&mut self, file: u64) {
-        if let Some(held) = self.contents.get(&file) {
-            held.content.is_stale.store(true, Ordering::SeqCst);
-            self.remove_content(file);
+    fn use_content(&mut self, file: u64, content: &Arc<Content>) {
+        if self.in_use.len() >= 2 * self.looked_at.max(IN_USE_MIN) {
+            self.in_use.retain(|_, all| all.iter().any(|it| it.strong_count() > 0));
+            self.looked_at = self.in_use.len();
         }
-        if let Some((dir, index)) = self.places.remove(&file)
-            && let Some(directory) = self.directories.get_mut(&dir)
+        let all = self.in_use.entry(file).or_default();
+        all.retain(|it| it.strong_count() > 0 && it.as_ptr() != Arc::as_ptr(content));
+        all.push(Arc::downgrade(content));
+    }
+
+    /// Removes the contents of a file that have changed, and its attributes.
+    pub(crate) fn contents_changed(&mut self, file: u64) {
+        for content in self.in_use.remove(&file).into_iter().flatten() {
+            mark(&content);
+        }
+        self.attributes_changed(file);
+    }
+
+    /// Removes the attributes of a file that have changed.
+    pub(crate) fn attributes_changed(&mut self, file: u64) {
+        // Contents are found by attributes.
+        self.remove_content(file);
+        if let Some((dir, index)) = self.places.get(&file)
+            && let Some(directory) = self.directories.get_mut(dir)
         {
-            directory.items[index].attr = None;
+            directory.items[*index].attr = None;
         }
     }
 
     /// Removes what a change of an entry makes outdated: the name and its file, or the whole
     /// directory if the name is not told.
     pub(crate) fn entry_changed(&mut self, dir: u64, name: Option<&[u8]>) {
-        self.file_changed(dir);
+        self.attributes_changed(dir);
         let Some(directory) = self.directories.get_mut(&dir) else { return };
         let Some(name) = name.filter(|_| directory.changed.len() < CHANGED_MAX) else {
             return self.remove_directory(dir);
@@ -283,7 +307,7 @@ impl Store {
         let index = directory.by_name.remove(name);
         if let Some(index) = index {
             let file = directory.items[index].qid.path;
-            self.file_changed(file);
+            self.contents_changed(file);
             self.remove_directory(file);
         }
     }
@@ -293,14 +317,12 @@ impl Store {
         if let Some((dir, _)) = self.places.get(&file).copied() {
             self.remove_directory(dir);
         }
-        self.file_changed(file);
+        self.contents_changed(file);
     }
 
     /// Removes everything.
     pub(crate) fn clear(&mut self) {
-        for held in self.contents.values() {
-            held.content.is_stale.store(true, Ordering::SeqCst);
-        }
+        self.in_use.values().flatten().for_each(mark);
         *self = Store { serial: self.serial, ..Store::new(self.linked_valid) };
     }
 
@@ -314,6 +336,13 @@ impl Store {
         for (file, (dir, index)) in &self.places {
             assert_eq!(self.directories[dir].items[*index].qid.path, *file, "an entry's place");
         }
+    }
+}
+
+/// Marks contents as those of another time.
+fn mark(content: &Weak<Content>) {
+    if let Some(content) = content.upgrade() {
+        content.is_stale.store(true, Ordering::SeqCst);
     }
 }
 
@@ -335,7 +364,7 @@ mod tests {
     fn attr(number: u64, size: u64, nlink: u32) -> Attr {
         let qid = Qid { kind: 0, version: 0, path: number };
         let shown = Attributes { ino: number, size, nlink, mode: 0o100_644, ..Default::default() };
-        Attr { qid, shown }
+        Attr { qid, shown, created: None }
     }
 
     fn item(name: &str, attr: Attr) -> Item {
@@ -355,18 +384,18 @@ mod tests {
     fn names_of_a_directory_are_known_until_they_change() {
         let (mut store, now) = store();
         let (found, used) = store.find(1, b"a", now);
-        assert_eq!(found, Found::File(attr(11, 3, 1)));
+        assert_eq!(found, Known::File(attr(11, 3, 1)));
         assert_eq!(used, Some(Used { stream: 7, entries: 3, bytes: 0 }));
-        assert_eq!(store.find(1, b"c", now).0, Found::Absent);
-        assert_eq!(store.find(2, b"a", now).0, Found::Unknown);
+        assert_eq!(store.find(1, b"c", now).0, Known::Absent);
+        assert_eq!(store.find(2, b"a", now).0, Known::Unknown);
         assert_eq!(store.list(1).map(|(items, used)| (items.len(), used.entries)), Some((2, 0)));
         store.entry_changed(1, Some(b"a"));
         store.entry_changed(1, Some(b"c"));
         store.check();
         for name in [b"a", b"c"] {
-            assert_eq!(store.find(1, name, now).0, Found::Unknown);
+            assert_eq!(store.find(1, name, now).0, Known::Unknown);
         }
-        assert_eq!(store.find(1, b"d", now).0, Found::Absent, "it has not changed");
+        assert_eq!(store.find(1, b"d", now).0, Known::Absent, "it has not changed");
         assert!(store.list(1).is_none() && !store.has_entries(1) && store.has_names(1));
         assert_eq!(store.attr(11, now), None);
         store.entry_changed(1, None);
@@ -380,11 +409,11 @@ mod tests {
         assert_eq!(store.attr(12, now), Some(attr(12, 0, 2)));
         let later = now + Duration::from_secs(1);
         assert_eq!(store.attr(12, later), None);
-        assert_eq!(store.find(1, b"b", later).0, Found::Unknown);
+        assert_eq!(store.find(1, b"b", later).0, Known::Unknown);
         assert_eq!(store.attr(11, later), Some(attr(11, 3, 1)));
-        store.file_changed(11);
+        store.contents_changed(11);
         assert_eq!(store.attr(11, now), None);
-        assert_eq!(store.find(1, b"a", now).0, Found::Unknown);
+        assert_eq!(store.find(1, b"a", now).0, Known::Unknown);
         assert!(store.has_entries(1), "its name is still there");
         store.file_moved(12);
         assert!(!store.has_names(1), "it is not known by which name");
@@ -399,7 +428,7 @@ mod tests {
         let (content, used) = store.content(&attr(11, 3, 1)).unwrap();
         assert_eq!((used.bytes, content.part(1, 9)), (3, &b"bc"[..]));
         assert_eq!((content.part(3, 9), content.part(u64::MAX, 1)), (&b""[..], &b""[..]));
-        store.file_changed(11);
+        store.contents_changed(11);
         assert!(!content.is_current() && store.content(&attr(11, 3, 1)).is_none());
         store.add_content(attr(11, 3, 1), b"xyz".to_vec(), 7);
         let (content, _) = store.content(&attr(11, 3, 1)).unwrap();

@@ -7,19 +7,20 @@
 use crate::attr::Attr;
 use crate::changes::{Report, What};
 use crate::errno;
+use crate::handles::Handle;
 use crate::link::{Connection, Failure, Fid, only};
 use crate::listing::Item;
 use crate::lock;
 use crate::prefetch::{Begin, Ended, Wanted};
 use crate::session::{Caller, Session};
-use crate::store::{Content, Found};
+use crate::store::{Content, Known};
 use client::{Call, Dialect, Interrupt};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use wire::fuse::{ROOT, Request};
+use wire::fuse::{ROOT, Request, fattr};
 use wire::ninep::{Data, Rmessage, Tmessage};
-use wire::subtree::CONTENT_MAX;
+use wire::subtree::{CONTENT_MAX, PATH_MAX};
 
 /// The file of subtrees, from the root of a server.
 const FILE: [&[u8]; 2] = [b".upcall", b"subtree"];
@@ -40,6 +41,26 @@ const O_ACCMODE: u32 = 3;
 const O_RDWR: u32 = 2;
 const O_TRUNC: u32 = 0o1000;
 
+/// Interval of looking for files that stay open.
+const LASTING: Duration = Duration::from_secs(1);
+
+/// Number of these after which an unused fid is clunked: the server has few for all clients.
+const SPARE_MAX: u32 = 60;
+
+/// Open fid of the file of subtrees.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    user: u32,
+    fid: Fid,
+    age: u32,
+}
+
+impl Spare {
+    fn is_of(&self, user: u32, connection: &Connection) -> bool {
+        (self.user, self.fid.connection.number) == (user, connection.number)
+    }
+}
+
 #[allow(clippy::disallowed_methods, reason = "how old a directory is")]
 fn now() -> Instant {
     Instant::now()
@@ -54,14 +75,15 @@ impl Session {
 
     /// Returns the attributes of a file that were sent ahead.
     pub(crate) fn attr_ahead(&self, node: u64) -> Option<Attr> {
-        self.prefetch.attr(self.watched_file(node)?, now())
+        let attr = self.prefetch.attr(self.watched_file(node)?, now())?;
+        lock(&self.nodes).is_same(node, &attr).then_some(attr)
     }
 
     /// Returns the attributes of an entry that were sent ahead.
     pub(crate) fn entry_ahead(&self, dir: u64, name: &[u8]) -> Option<Attr> {
         match self.prefetch.find(self.watched_file(dir)?, name, now()) {
-            Found::File(attr) => Some(attr),
-            Found::Absent | Found::Unknown => None,
+            Known::File(attr) => Some(attr),
+            Known::Absent | Known::Unknown => None,
         }
     }
 
@@ -76,17 +98,21 @@ impl Session {
         caller: &Caller<'_>,
         dir: u64,
         name: &[u8],
-    ) -> Result<Found, Failure> {
-        // The directory of service files is not listed, and long names have an error of their own.
-        let is_listed = (dir != ROOT || name != FILE[0]) && name.len() <= NAME_MAX;
-        let file = self.watched_file(dir).filter(|_| is_listed);
-        let Some(file) = file else { return Ok(Found::Unknown) };
-        let found = self.prefetch.find(file, name, now());
-        if found != Found::Unknown {
+    ) -> Result<Known, Failure> {
+        // Long names have an error of their own.
+        let file = self.watched_file(dir).filter(|_| name.len() <= NAME_MAX);
+        let Some(file) = file else { return Ok(Known::Unknown) };
+        let find = || match self.prefetch.find(file, name, now()) {
+            // Service directories are in the root without being listed.
+            Known::Absent if dir == ROOT => Known::Unknown,
+            found @ (Known::Absent | Known::Unknown | Known::File(_)) => found,
+        };
+        let found = find();
+        if found != Known::Unknown {
             return Ok(found);
         }
         self.bring(caller, dir, Wanted::Name(file))?;
-        Ok(self.prefetch.find(file, name, now()))
+        Ok(find())
     }
 
     /// Returns whether all entries of a directory were sent ahead; waits for them if they are about
@@ -127,6 +153,15 @@ impl Session {
         Ok(self.prefetch.content(&attr).map(|content| (content, attr)))
     }
 
+    /// Reads an open file from the server from now on.
+    pub(crate) fn outdate(&self, handle: &Handle) {
+        let Some(file) = handle.content.as_ref().and_then(|_| lock(&self.nodes).file(handle.node))
+        else {
+            return;
+        };
+        self.prefetch.changed(&Report { what: What::Contents, file, name: None });
+    }
+
     /// Begins a stream if it is worth while, and waits for what is about to be sent.
     fn bring(&self, caller: &Caller<'_>, dir: u64, wanted: Wanted) -> Result<(), Failure> {
         let Some(connection) = self.link.present() else { return Ok(()) };
@@ -135,6 +170,9 @@ impl Session {
         }
         let way = lock(&self.nodes).way(dir);
         let Some((files, names)) = way else { return Ok(()) };
+        if names.iter().map(|name| name.len() + 1).sum::<usize>() > PATH_MAX {
+            return Ok(());
+        }
         let is_far = connection.latency >= FAR;
         if let Some(begin) = self.prefetch.begin(wanted, &files, is_far, now()) {
             let (above, start) = names.split_at(names.len() - begin.above);
@@ -172,10 +210,9 @@ impl Session {
         let never = Interrupt::default();
         let Some(connection) = self.link.present() else { return Ok(()) };
         let spare = lock(&self.spare).take();
-        let is_usable =
-            |spare: &(u32, Fid)| (spare.0, spare.1.connection.number) == (user, connection.number);
-        let fid = match spare.filter(is_usable) {
-            Some((_, fid)) => fid,
+        let spare = spare.filter(|spare| spare.is_of(user, &connection));
+        let fid = match spare {
+            Some(spare) => spare.fid,
             None => self.open_subtree(&connection, user)?,
         };
         self.prepare_stream(user);
@@ -239,12 +276,32 @@ impl Session {
 
     fn keep_spare(&self, user: u32) {
         let Some(connection) = self.link.present() else { return };
-        let is_present = |spare: &(u32, Fid)| spare.1.connection.number == connection.number;
-        if lock(&self.spare).as_ref().is_some_and(is_present) {
+        if lock(&self.spare).as_ref().is_some_and(|spare| spare.is_of(user, &connection)) {
             return;
         }
         if let Ok(fid) = self.open_subtree(&connection, user) {
-            *lock(&self.spare) = Some((user, fid));
+            *lock(&self.spare) = Some(Spare { user, fid, age: 0 });
+        }
+    }
+
+    /// Opens files at the server that stay open with contents that were sent ahead, until the mount
+    /// ends: fids follow them when others rename or remove them.
+    pub(crate) fn open_lasting(&self) {
+        let never = Interrupt::default();
+        while self.flights.pause(LASTING) {
+            for handle in self.handles.lasting() {
+                let (user, gid) = (handle.user, u32::MAX);
+                let caller = Caller { user, uid: user, gid, pid: 0, interrupt: &never };
+                // Without a fid it keeps its contents.
+                if let Err(Failure::Lost(number)) = self.open_fid(&caller, &handle) {
+                    self.link.lost(number);
+                }
+            }
+            let mut spare = lock(&self.spare);
+            if let Some(spare) = &mut *spare {
+                spare.age += 1;
+            }
+            drop(spare.take_if(|spare| spare.age > SPARE_MAX));
         }
     }
 
@@ -266,6 +323,9 @@ impl Session {
         match request {
             Request::Write { .. } => file(What::Contents, node).into_iter().collect(),
             Request::Open { flags } if flags & O_TRUNC != 0 => {
+                file(What::Contents, node).into_iter().collect()
+            }
+            Request::SetAttr(set) if set.valid & fattr::SIZE != 0 => {
                 file(What::Contents, node).into_iter().collect()
             }
             Request::SetAttr(_) | Request::SetXattr { .. } | Request::RemoveXattr { .. } => {

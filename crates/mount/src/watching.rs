@@ -62,10 +62,11 @@ impl Session {
     }
 
     fn rely(&self, complete: bool, names: bool) {
-        let is_lost = self.changes.rely(complete, names);
-        if !complete {
+        if !complete || !self.changes.is_active() {
+            // Also what came since the end of reports: changes before the new ones are unknown.
             self.prefetch.clear();
         }
+        let is_lost = self.changes.rely(complete, names);
         if is_lost {
             self.outdated.push(Outdated::All);
         }
@@ -111,7 +112,6 @@ impl Session {
                     Line::Begin { complete, unions, names } => {
                         let always = self.settings.watch == Watch::Always && !unions;
                         covered = (complete || always, names);
-                        self.prepare_stream(self.settings.user);
                     }
                     Line::Report(report) => {
                         self.prefetch.changed(&report);

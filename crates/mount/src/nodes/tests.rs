@@ -159,3 +159,43 @@ fn random_histories_keep_the_invariants() {
         nodes.check();
     }
 }
+
+#[test]
+fn half_of_the_fids_are_given_back_and_no_more_are_held() {
+    let mut nodes = table(1000);
+    for number in 0..400 {
+        let name = number.to_string();
+        nodes.enter(file(10 + number), (ROOT, name.as_bytes()), Some((0, number as u32)));
+    }
+    let shed = nodes.shed();
+    assert_eq!(shed, (0..200).collect::<Vec<u32>>(), "the oldest");
+    nodes.check();
+    nodes.enter(file(1000), (ROOT, b"more"), Some((0, 1000)));
+    assert_eq!((nodes.held, nodes.fid(3, 0)), (200, None));
+    nodes.check();
+    (0..9).for_each(|_| drop(nodes.shed()));
+    assert_eq!(nodes.held, FIDS_MIN, "some are kept");
+    assert!(nodes.shed().is_empty());
+}
+
+#[test]
+fn a_new_file_with_the_number_of_a_removed_one_is_another_node() {
+    let mut nodes = table(8);
+    let qid = Qid { kind: 0, version: 0, path: 7 };
+    let attr = |secs| {
+        let created = Some(Timestamp { secs, nanos: 0 });
+        Attr { qid, shown: Attributes { nlink: 1, ..Attributes::default() }, created }
+    };
+    let old = nodes.enter_with(&attr(1), (ROOT, b"old"), None);
+    assert_eq!(nodes.enter_with(&attr(1), (ROOT, b"renamed"), None), old);
+    assert!(nodes.is_moved_since(old, 0) && !nodes.is_moved_since(old, 1));
+    let new = nodes.enter_with(&attr(2), (ROOT, b"new"), None);
+    assert_ne!(new, old);
+    assert_eq!((nodes.of_file(7), nodes.is_same(old, &attr(2))), (Some(new), false));
+    let unknown = Attr { created: None, ..attr(2) };
+    assert_eq!(nodes.enter_with(&unknown, (ROOT, b"new"), None), new);
+    nodes.check();
+    nodes.forget(old, 2);
+    nodes.forget(new, 2);
+    nodes.check();
+}
