@@ -28,6 +28,7 @@ mod kinds;
 mod nfs;
 mod programs;
 mod spaces;
+mod subtrees;
 mod watches;
 
 use crate::report::Report;

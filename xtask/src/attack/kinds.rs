@@ -78,7 +78,8 @@ pub(super) const TCLUNK: u8 = 120;
 
 /// Returns all kinds.
 pub(super) fn all() -> impl Iterator<Item = &'static Kind> {
-    KINDS.iter().chain(super::nfs::KINDS).chain(super::spaces::KINDS).chain(super::watches::KINDS)
+    let streams = super::watches::KINDS.iter().chain(super::subtrees::KINDS);
+    KINDS.iter().chain(super::nfs::KINDS).chain(super::spaces::KINDS).chain(streams)
 }
 
 const KINDS: &[Kind] = &[
