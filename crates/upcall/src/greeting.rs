@@ -84,7 +84,7 @@ impl fmt::Display for Greeting<'_> {
             writeln!(
                 f,
                 "status   /.upcall/ in the served tree: machines, queues, stages, \
-                 metrics, names, watch{snapshots}"
+                 metrics, names, watch, subtree{snapshots}"
             )?;
         }
         writeln!(
