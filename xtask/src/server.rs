@@ -323,7 +323,8 @@ fn diod(dir: &Path, port: u16, extra: &[&str]) -> Result<Command> {
     let path = sh::which("diod").context("diod is not installed")?;
     let mut command = Command::new(path);
     command.args(["-f", "-n", "-c", "/dev/null", "-l", &format!("127.0.0.1:{port}"), "-e"]);
-    command.arg(dir);
+    // It may leave a core file there.
+    command.arg(dir).current_dir(sh::scratch("logs")?);
     for path in extra.iter().filter(|word| word.starts_with('/')) {
         command.arg("-e").arg(path);
     }

@@ -39,7 +39,7 @@ pub(super) fn few_messages(watched: &Watched<'_>) -> Result<String> {
     let mut said = Vec::new();
     ensure!(fs::read_dir(watched.b)?.count() > 0, "the root is empty");
     ensure!(watched.b.join(".upcall/queues").exists(), "a directory that is not listed");
-    for (name, directories) in [("ahead-few", 40), ("ahead-many", 160)] {
+    for (name, directories) in [("ahead-few", 20), ("ahead-many", 80)] {
         fill(&watched.a.join(name), directories)?;
         let dir = watched.b.join(name);
         let measured = |what: &str, program: &str, words: &[&str]| {
