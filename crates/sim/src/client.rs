@@ -115,6 +115,13 @@ impl Io<'_> {
         self.env.was_injected(since, error)
     }
 
+    /// Returns whether the server, or a fault, may end a connection at any time.
+    pub fn may_be_cut(&self) -> bool {
+        let faults = &self.env.params.faults;
+        let is_faulty = faults.reset > 0 || faults.stall > 0;
+        self.is_stopped() || is_faulty || self.env.params.may_cut()
+    }
+
     /// Returns whether the node was asked to stop.
     pub fn is_stopped(&self) -> bool {
         self.env.is_stopped()

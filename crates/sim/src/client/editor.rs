@@ -405,12 +405,7 @@ impl Client for Editor {
     }
 
     fn ended(&mut self, io: &mut Io<'_>) {
-        let faults = &io.env.params.faults;
-        let expected = self.phase == Phase::Leaving
-            || io.is_stopped()
-            || io.env.params.may_cut()
-            || faults.reset > 0
-            || faults.stall > 0;
+        let expected = self.phase == Phase::Leaving || io.may_be_cut();
         assert!(expected, "the server hung up while {:?}", self.phase);
         self.stop_reading(io);
         self.phase = Phase::Leaving;

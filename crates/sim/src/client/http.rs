@@ -454,15 +454,11 @@ impl Client for Http {
     }
 
     fn ended(&mut self, io: &mut Io<'_>) {
-        let faults = &io.env.params.faults;
         let expected = self.phase == Phase::Leaving
             || self.queue.is_empty()
             || self.parting
-            || io.is_stopped()
-            || io.env.params.may_cut()
-            || io.was_injected(self.begun, None)
-            || faults.reset > 0
-            || faults.stall > 0;
+            || io.may_be_cut()
+            || io.was_injected(self.begun, None);
         assert!(expected, "the server hung up while {:?}", self.phase);
         self.phase = Phase::Leaving;
     }

@@ -144,12 +144,7 @@ impl Client for Lister {
     }
 
     fn ended(&mut self, io: &mut Io<'_>) {
-        let faults = &io.env.params.faults;
-        let expected = self.state == State::Leaving
-            || io.is_stopped()
-            || faults.reset > 0
-            || faults.stall > 0
-            || io.env.params.may_cut();
+        let expected = self.state == State::Leaving || io.may_be_cut();
         assert!(expected, "the server hung up while {:?}", self.state);
         self.state = State::Leaving;
     }

@@ -438,10 +438,7 @@ impl Client for Ninep {
         let expected = self.phase == Phase::Leaving
             || self.phase == Phase::Settling
             || self.misbehaved
-            || io.is_stopped()
-            || io.env.params.may_cut()
-            || io.env.params.faults.reset > 0
-            || io.env.params.faults.stall > 0;
+            || io.may_be_cut();
         assert!(expected, "the server hung up while {:?}", self.phase);
         self.phase = Phase::Settling;
     }

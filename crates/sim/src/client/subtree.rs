@@ -329,12 +329,7 @@ impl Client for SubtreeReader {
     }
 
     fn ended(&mut self, io: &mut Io<'_>) {
-        let faults = &io.env.params.faults;
-        let expected = self.phase == Phase::Leaving
-            || io.is_stopped()
-            || faults.reset > 0
-            || faults.stall > 0
-            || io.env.params.may_cut();
+        let expected = self.phase == Phase::Leaving || io.may_be_cut();
         assert!(expected, "the server hung up while {:?}", self.outstanding);
         self.phase = Phase::Leaving;
     }
