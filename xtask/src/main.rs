@@ -43,6 +43,7 @@ mod lanes;
 mod licences;
 mod link;
 mod paper;
+mod peer_mount;
 mod prose;
 mod recording;
 mod report;

@@ -8,9 +8,10 @@
 use super::figures::{Figures, markdown};
 use super::{Plan, record};
 use crate::conformance::Mounted;
+use crate::peer_mount::PeerMount;
 use crate::server::{Kind, Server};
 use crate::{link, sh, volume};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use std::fmt::Write as _;
 use std::fs;
 use std::net::TcpListener;
@@ -34,9 +35,6 @@ const CREATED: usize = 50;
 const LARGE: usize = 64 << 20;
 const PAGE: usize = 4096;
 const READS: usize = 200;
-
-/// Time after which a mount counts as failed.
-const MOUNT_MAX: Duration = Duration::from_secs(30);
 
 /// Contestant.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -158,7 +156,7 @@ fn once(servers: &Servers, peer: Peer, item: &Item, delay: Duration) -> Result<f
             let mut sshfs = Command::new("sshfs");
             sshfs.args(["-f", "-o", &format!("directport={}", to(servers.sftp)?), &source]);
             sshfs.arg(&dir);
-            let other = Other::start(sshfs, &dir)?;
+            let other = PeerMount::start(sshfs, &dir)?;
             let seconds = timed(dir.clone())?;
             drop(other);
             Ok(seconds)
@@ -168,7 +166,7 @@ fn once(servers: &Servers, peer: Peer, item: &Item, delay: Duration) -> Result<f
             let mut rclone = Command::new("rclone");
             rclone.args(["mount", "--read-only", "--config", "/dev/null", "--http-url", &url]);
             rclone.arg(":http:").arg(&dir);
-            let other = Other::start(rclone, &dir)?;
+            let other = PeerMount::start(rclone, &dir)?;
             let seconds = timed(dir.clone())?;
             drop(other);
             Ok(seconds)
@@ -207,49 +205,13 @@ fn serve_sftp() -> Result<u16> {
             let (input, output) = (OwnedFd::from(input), OwnedFd::from(stream));
             let mut server = Command::new("/usr/lib/openssh/sftp-server");
             // The mount fails without it.
-            let _ = server.stdin(input).stdout(output).stderr(Stdio::null()).spawn();
+            if let Ok(mut child) = server.stdin(input).stdout(output).stderr(Stdio::null()).spawn()
+            {
+                std::thread::spawn(move || child.wait());
+            }
         }
     });
     Ok(port)
-}
-
-/// Mount by another program, in the foreground. Dropping it unmounts.
-struct Other {
-    place: PathBuf,
-    child: std::process::Child,
-}
-
-impl Other {
-    fn start(mut command: Command, place: &Path) -> Result<Other> {
-        let log = sh::scratch("logs")?.join("bench-mount.log");
-        let file = fs::File::create(&log)?;
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let child = command.spawn().context("start a peer")?;
-        let mut other = Other { place: place.to_owned(), child };
-        let begin = Instant::now();
-        while !other.is_there() {
-            let is_over = other.child.try_wait()?.is_some() || begin.elapsed() > MOUNT_MAX;
-            let said = || fs::read_to_string(&log).unwrap_or_default();
-            ensure!(!is_over, "it does not mount: {}", sh::tail(&said(), 400));
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(other)
-    }
-
-    fn is_there(&self) -> bool {
-        let place = format!(" {} ", self.place.display());
-        fs::read_to_string("/proc/mounts").is_ok_and(|mounts| mounts.contains(&place))
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = sh::read(sh::cmd("fusermount3", &["-u", "-z", "-q"]).arg(&self.place));
-        // It ends when it is unmounted.
-        if self.child.wait().is_err() {
-            let _ = self.child.kill();
-        }
-    }
 }
 
 fn find(root: &Path) -> Result<()> {

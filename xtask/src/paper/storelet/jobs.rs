@@ -1,6 +1,6 @@
 //! Five jobs, run in three ways: on the host's files, over a mount, and beside the data.
 
-use super::mount::{Client, Mount};
+use super::mount::{Client, mount};
 use super::work::{self, Done, JOBS, Job};
 use super::{Lab, seconds, spread};
 use crate::bench::table::median;
@@ -194,10 +194,10 @@ fn mounted(
     (client, port): (Client, u16),
 ) -> Result<Over> {
     let dir = places.of(job);
-    let mount = lab.base.join("mount");
+    let place = lab.base.join("mount");
     let expected = local(job, dir, part)?;
-    let _mount = Mount::of(client, port, &mount)?;
-    let done = work::locally(job, &mount, part, MOUNT_MOST).with_context(|| client.name())?;
+    let _mount = mount(client, port, &place)?;
+    let done = work::locally(job, &place, part, MOUNT_MOST).with_context(|| client.name())?;
     if let Some(done) = &done {
         done.same(&expected, &format!("over {} and locally", client.name()))?;
     }
