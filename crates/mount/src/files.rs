@@ -5,6 +5,7 @@ use crate::attr::Attr;
 use crate::errno;
 use crate::handles::{Handle, Source};
 use crate::link::{Failure, Fid};
+use crate::linux::{O_ACCMODE, O_APPEND, O_CREAT, O_EXCL, O_RDWR, O_TRUNC, O_WRONLY};
 use crate::lock;
 use crate::options::Cache;
 use crate::session::{Caller, Session};
@@ -13,14 +14,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use wire::fuse::{fopen, open_reply, write_reply};
 use wire::ninep::{Rmessage, Tmessage};
-
-const O_WRONLY: u32 = 1;
-const O_RDWR: u32 = 2;
-const O_ACCMODE: u32 = 3;
-const O_APPEND: u32 = 0o2000;
-const O_CREAT: u32 = 0o100;
-const O_EXCL: u32 = 0o200;
-const O_TRUNC: u32 = 0o1000;
 
 impl Session {
     /// Opens a file.

@@ -10,11 +10,14 @@ use wire::ninep::{Qid, Rmessage, STATS_BTIME, Tmessage};
 /// Attributes of stat(2) in `Tgetattr`, and the time of the creation.
 const STATS: u64 = 0x7ff | STATS_BTIME;
 
-const O_ACCMODE: u32 = 3;
-const O_CREAT: u32 = 0o100;
-const O_EXCL: u32 = 0o200;
-const O_TRUNC: u32 = 0o1000;
-const O_APPEND: u32 = 0o2000;
+/// Flags of open(2).
+pub(crate) const O_WRONLY: u32 = 1;
+pub(crate) const O_RDWR: u32 = 2;
+pub(crate) const O_ACCMODE: u32 = 3;
+pub(crate) const O_CREAT: u32 = 0o100;
+pub(crate) const O_EXCL: u32 = 0o200;
+pub(crate) const O_TRUNC: u32 = 0o1000;
+pub(crate) const O_APPEND: u32 = 0o2000;
 const O_DSYNC: u32 = 0o10_000;
 const O_DIRECTORY: u32 = 0o200_000;
 const O_SYNC: u32 = 0o4_010_000;

@@ -4,12 +4,11 @@
 use crate::attr::Attr;
 use crate::errno;
 use crate::link::{Connection, Failure, only};
+use crate::linux::{O_ACCMODE, O_TRUNC};
 use client::Interrupt;
 use wire::fuse::{SetAttr, fattr};
 use wire::ninep::{Qid, Rmessage, Stat, Tmessage};
 
-const O_ACCMODE: u32 = 3;
-const O_TRUNC: u32 = 0o1000;
 const TRUNCATE: u8 = 0x10;
 
 /// Returns the attributes of a file. `owner` stands for users without a number.

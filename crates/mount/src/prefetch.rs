@@ -272,7 +272,10 @@ impl Prefetch {
             state.last += 1;
             state.has_used_contents |= used.bytes > 0;
             stream.note_used(used, state.last);
-            self.changed.notify_all();
+            if used.entries + used.bytes > 0 {
+                // It may read on.
+                self.changed.notify_all();
+            }
         }
         found
     }
@@ -429,9 +432,7 @@ impl Prefetch {
         let State { store, streams, .. } = &mut *state;
         let file = report.file;
         match report.what {
-            What::Entry => {
-                store.entry_changed(file, report.name.as_deref());
-            }
+            What::Entry => store.entry_changed(file, report.name.as_deref()),
             What::Contents => store.contents_changed(file),
             What::Attributes => store.attributes_changed(file),
             What::Moved => store.file_moved(file),
@@ -598,8 +599,13 @@ impl State {
                 let is_moved = |item: &Item| stream.moved.contains(&item.qid.path);
                 let is_outdated = stream.relisted.contains(&current.number)
                     || !stream.moved.is_empty() && current.items.iter().any(is_moved);
+                // They are looked up again if contents follow.
+                let items = match stream.has_contents {
+                    true => current.items.clone(),
+                    false => std::mem::take(&mut current.items),
+                };
                 if !is_outdated {
-                    store.add_directory(current.number, current.items.clone(), now, number);
+                    store.add_directory(current.number, items, now, number);
                 }
             }
             Record::Failed { .. } => stream.current = None,

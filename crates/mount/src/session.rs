@@ -7,6 +7,7 @@ use crate::errno::{self, Errno};
 use crate::flights::{Flight, Flights, GRACE, Measure};
 use crate::handles::Handles;
 use crate::link::{Failure, Fid, Link};
+use crate::linux::O_APPEND;
 use crate::locks::Owners;
 use crate::nodes::Nodes;
 use crate::options::{Settings, Watch};
@@ -355,7 +356,6 @@ impl Session {
 
     /// Reports whether a repetition of the request could write data twice.
     fn appends(&self, request: &Request<'_>) -> bool {
-        const O_APPEND: u32 = 0o2000;
         let Request::Write { handle, .. } = request else { return false };
         self.handles.get(*handle).is_ok_and(|handle| handle.flags & O_APPEND != 0)
     }

@@ -9,11 +9,13 @@ use crate::changes::{Report, What};
 use crate::errno;
 use crate::handles::Handle;
 use crate::link::{Connection, Failure, Fid, only};
+use crate::linux::{O_ACCMODE, O_RDWR, O_TRUNC};
 use crate::listing::Item;
 use crate::lock;
 use crate::prefetch::{Begin, Ended, Wanted};
 use crate::session::{Caller, Session};
 use crate::store::{Content, Known};
+use crate::watching::entries_of;
 use client::{Call, Dialect, Interrupt};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,10 +39,6 @@ const READS_MAX: u64 = 8;
 /// Time of a round trip from which on the first lookup in a directory begins a stream.
 const FAR: Duration = Duration::from_micros(500);
 
-const O_ACCMODE: u32 = 3;
-const O_RDWR: u32 = 2;
-const O_TRUNC: u32 = 0o1000;
-
 /// Interval of looking for files that stay open.
 const LASTING: Duration = Duration::from_secs(1);
 
@@ -53,6 +51,21 @@ pub(crate) struct Spare {
     user: u32,
     fid: Fid,
     age: u32,
+}
+
+/// Returns the file that a request changes, other than those of its entries.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the others change nothing that is kept")]
+fn changed_file(node: u64, request: &Request<'_>) -> Option<(What, u64)> {
+    match request {
+        Request::Write { .. } => Some((What::Contents, node)),
+        Request::Open { flags } if flags & O_TRUNC != 0 => Some((What::Contents, node)),
+        Request::SetAttr(set) if set.valid & fattr::SIZE != 0 => Some((What::Contents, node)),
+        Request::SetAttr(_) | Request::SetXattr { .. } | Request::RemoveXattr { .. } => {
+            Some((What::Attributes, node))
+        }
+        Request::Link { node: linked, .. } => Some((What::Attributes, *linked)),
+        _other => None,
+    }
 }
 
 impl Spare {
@@ -307,43 +320,19 @@ impl Session {
 
     /// Returns the changes that a request makes if it is performed. The server does not report
     /// those of this connection.
-    #[allow(clippy::wildcard_enum_match_arm, reason = "the others change nothing that is kept")]
     pub(crate) fn changes_of(&self, node: u64, request: &Request<'_>) -> Vec<Report> {
         let file = |what, node| {
             let file = lock(&self.nodes).file(node);
             file.map(|file| Report { what, file, name: None })
         };
-        let entry = |dir, name: &[u8]| {
+        let entry = |(dir, name): (u64, &[u8])| {
             let child = lock(&self.nodes).child(dir, name);
             let file_of_child = child.and_then(|child| file(What::Attributes, child));
             let name = Some(name.to_vec());
             let entry = file(What::Entry, dir).map(|report| Report { name, ..report });
             file_of_child.into_iter().chain(entry)
         };
-        match request {
-            Request::Write { .. } => file(What::Contents, node).into_iter().collect(),
-            Request::Open { flags } if flags & O_TRUNC != 0 => {
-                file(What::Contents, node).into_iter().collect()
-            }
-            Request::SetAttr(set) if set.valid & fattr::SIZE != 0 => {
-                file(What::Contents, node).into_iter().collect()
-            }
-            Request::SetAttr(_) | Request::SetXattr { .. } | Request::RemoveXattr { .. } => {
-                file(What::Attributes, node).into_iter().collect()
-            }
-            Request::Symlink { name, .. }
-            | Request::MkNod { name, .. }
-            | Request::MkDir { name, .. }
-            | Request::Unlink { name }
-            | Request::RmDir { name }
-            | Request::Create { name, .. } => entry(node, name).collect(),
-            Request::Link { node: linked, name } => {
-                entry(node, name).chain(file(What::Attributes, *linked)).collect()
-            }
-            Request::Rename { name, to_dir, to_name, .. } => {
-                entry(node, name).chain(entry(*to_dir, to_name)).collect()
-            }
-            _other => Vec::new(),
-        }
+        let itself = changed_file(node, request).and_then(|(what, node)| file(what, node));
+        entries_of(node, request).into_iter().flat_map(entry).chain(itself).collect()
     }
 }

@@ -5,6 +5,7 @@ use crate::attr::Attr;
 use crate::changes::{Line, Lines, Mark, OTHER_TREES, Outdated, Report, Since, VALID, What};
 use crate::errno;
 use crate::link::{Connection, Failure, Fid, only};
+use crate::linux::O_RDWR;
 use crate::options::Watch;
 use crate::session::Session;
 use crate::{linux, lock};
@@ -24,8 +25,6 @@ const ALL: &[u8] = b"*\n";
 
 /// Size of a read, in bytes.
 const READ: u32 = 64 << 10;
-
-const O_RDWR: u32 = 2;
 
 /// Mode and size of the file of watches, which no other file is likely to have.
 const WATCH_MODE: (u32, u64) = (0o100_666, 0);
@@ -278,7 +277,7 @@ impl Session {
 
 /// Returns the entries that a request may create, rename, replace or remove.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the others change no entry")]
-fn entries_of<'a>(node: u64, request: &Request<'a>) -> Vec<(u64, &'a [u8])> {
+pub(crate) fn entries_of<'a>(node: u64, request: &Request<'a>) -> Vec<(u64, &'a [u8])> {
     match request {
         Request::Symlink { name, .. }
         | Request::MkNod { name, .. }

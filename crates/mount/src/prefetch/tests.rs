@@ -60,12 +60,18 @@ fn attr_of(prefetch: &Prefetch, number: u64, now: Instant) -> Attr {
     prefetch.attr(number, now).expect("it was sent")
 }
 
+/// Begins a stream with contents at directory 1, for the second file of it.
+fn begin_with_contents(prefetch: &Prefetch, now: Instant) -> Begin {
+    assert_eq!(prefetch.begin(Wanted::Contents(1, 11), &[1], false, now), None);
+    prefetch.begin(Wanted::Contents(1, 12), &[1], false, now).unwrap()
+}
+
 #[test]
 fn a_stream_is_understood_however_it_is_cut() {
     let (bytes, now) = (tree(true), Instant::now());
     for size in [1, 7, 100, bytes.len()] {
         let prefetch = Prefetch::new(Duration::ZERO);
-        let begin = prefetch.begin(Wanted::Listing(1), &[1], false, now).unwrap();
+        let begin = begin_with_contents(&prefetch, now);
         for part in bytes.chunks(size) {
             prefetch.add(begin.number, part, now).unwrap();
         }
@@ -86,7 +92,7 @@ fn what_changes_while_a_stream_lasts_is_not_taken_from_it() {
     let report = |what, file| Report { what, file, name: None };
     for change in [What::Contents, What::Attributes, What::Moved] {
         let prefetch = Prefetch::new(Duration::ZERO);
-        let begin = prefetch.begin(Wanted::Listing(1), &[1], false, now).unwrap();
+        let begin = begin_with_contents(&prefetch, now);
         prefetch.changed(&report(change, 11));
         prefetch.add(begin.number, &bytes, now).unwrap();
         assert_eq!(prefetch.attr(11, now), None);
@@ -95,7 +101,7 @@ fn what_changes_while_a_stream_lasts_is_not_taken_from_it() {
         assert_eq!(prefetch.attr(12, now).is_some(), change != What::Moved);
     }
     let prefetch = Prefetch::new(Duration::ZERO);
-    let begin = prefetch.begin(Wanted::Listing(1), &[1], false, now).unwrap();
+    let begin = begin_with_contents(&prefetch, now);
     // The entry has arrived, but not the end of the directory.
     prefetch.add(begin.number, &bytes[..bytes.len() / 3], now).unwrap();
     prefetch.changed(&Report { what: What::Entry, file: 1, name: Some(b"z".to_vec()) });
