@@ -131,13 +131,17 @@ fn each_new_file_is_run_for_once() {
     let doing = installed.await_doing("see", |doing| doing["files"][1] == 0);
     assert_eq!(doing["files"], serde_json::json!([4, 0, 0]), "{doing}");
     // Once, even after a crash, when that is on the disk; and files added meanwhile are not missed.
-    let kept = installed.state.path().join("kept/files");
-    let is_kept = |file: &std::io::Result<std::fs::DirEntry>| {
-        let path = file.as_ref().unwrap().path();
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        text.contains("deep/er/b%20c")
-    };
-    while std::fs::read_dir(&kept).unwrap().filter(is_kept).count() < 2 {
+    let kept = installed.state.path().join("kept/files/see");
+    let begun = Instant::now();
+    loop {
+        let text = std::fs::read_to_string(&kept).unwrap_or_default();
+        if [r#""path":"sub/a""#, r#""path":"sub/deep/er/b%20c""#]
+            .iter()
+            .all(|path| text.contains(path))
+        {
+            break;
+        }
+        assert!(begun.elapsed() < LONG, "{text}");
         std::thread::sleep(Duration::from_millis(10));
     }
     let Shop { lab, state } = installed;
