@@ -21,6 +21,7 @@
 //! - Open files stay usable when they are removed or renamed. (One that was read ahead, and that
 //!   another client renames soon after it was opened, keeps the contents that it had.)
 //! - The server checks permissions, for the user that calls, or for the one that mounted.
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "they panic without a reader")]
 
 mod answer;
 mod attr;

@@ -8,6 +8,8 @@ use crate::errno::{self, Errno};
 use crate::lock;
 use client::{Address, Client, Dialect, Error, Interrupt, Options, Raw, Reply};
 use std::collections::BTreeMap;
+use std::fmt::Arguments;
+use std::io::Write as _;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -259,6 +261,11 @@ impl Connection {
     }
 }
 
+/// Writes a line to standard error, if it can be written: the terminal may be gone.
+fn note(text: Arguments<'_>) {
+    let _ = std::io::stderr().write_all(format!("upcall: {text}\n").as_bytes());
+}
+
 /// Returns the shorter time of two round trips.
 #[allow(clippy::disallowed_methods, reason = "the time of a round trip")]
 fn round_trip(raw: &Raw) -> Result<Duration, Error> {
@@ -409,15 +416,17 @@ impl Link {
             return;
         }
         connection.close();
-        eprintln!("upcall: the connection with {} is lost; connecting again", self.address);
         *state = State::Down(number);
+        drop(state);
+        // A write to standard error may wait for its reader: nothing is locked meanwhile.
+        note(format_args!("the connection with {} is lost; connecting again", self.address));
         let link = self.clone();
         let started =
             std::thread::Builder::new().name("connect".into()).spawn(move || link.reconnect());
         if let Err(error) = started {
-            eprintln!("upcall: cannot connect again: {error}; unmount and mount again");
-            *state = State::Over;
+            *lock(&self.state) = State::Over;
             self.changed.notify_all();
+            note(format_args!("cannot connect again: {error}; unmount and mount again"));
         }
     }
 
@@ -437,9 +446,10 @@ impl Link {
             if let Ok(connection) = opened {
                 let mut state = lock(&self.state);
                 if matches!(*state, State::Down(_)) {
-                    eprintln!("upcall: connected with {} again", self.address);
                     *state = State::Up(connection);
                     self.changed.notify_all();
+                    drop(state);
+                    note(format_args!("connected with {} again", self.address));
                 }
                 return;
             }

@@ -2,7 +2,7 @@
 
 use crate::Cli;
 use clap::{Args, CommandFactory as _};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -26,12 +26,8 @@ pub(crate) struct ManPages {
 pub(crate) fn completions(flags: &Completions) -> Result<ExitCode, String> {
     let mut script = Vec::new();
     clap_complete::generate(flags.shell, &mut Cli::command(), "upcall", &mut script);
-    match io::stdout().write_all(&script) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(format!(
-            "cannot write completions: {error}; redirect them to a file on another disk"
-        )),
-        Ok(()) | Err(_) => Ok(ExitCode::SUCCESS),
-    }
+    crate::output::out(format_args!("{}", String::from_utf8_lossy(&script)));
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Writes a manual page for the program and for each subcommand.

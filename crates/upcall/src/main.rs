@@ -1,4 +1,8 @@
 //! `upcall`: the binary. Command line, configuration, start; no logic that could be simulated.
+#![deny(clippy::print_stderr, clippy::print_stdout, reason = "they panic without a reader")]
+
+#[macro_use]
+mod output;
 
 mod bounded;
 mod clock;
@@ -93,10 +97,10 @@ fn main() -> ExitCode {
         Command::Remote(command) => Ok(remote::run(&command)),
     };
     match result {
-        Ok(code) => code,
+        Ok(code) => output::finish(code),
         Err(reason) => {
-            eprintln!("upcall: {reason}");
-            ExitCode::from(2)
+            err_line!("upcall: {reason}");
+            output::finish(ExitCode::from(2))
         }
     }
 }

@@ -72,7 +72,7 @@ pub(crate) fn run(flags: &Mount) -> ExitCode {
     let mut options = Options::default();
     for list in &flags.options {
         if let Err(reason) = options.apply(list) {
-            eprintln!("upcall: {reason}");
+            err_line!("upcall: {reason}");
             return ExitCode::from(2);
         }
     }
@@ -83,7 +83,7 @@ pub(crate) fn run(flags: &Mount) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            eprintln!("upcall: {reason}");
+            err_line!("upcall: {reason}");
             ExitCode::FAILURE
         }
     }
@@ -144,7 +144,7 @@ fn serve(mounted: &mut Mounted, signals: &Signals) -> Result<(), String> {
         match mounted.unmount(refused) {
             Ok(()) => return Ok(()),
             Err(error) if !refused => {
-                eprintln!("upcall: {error}, or stop it again to detach it");
+                err_line!("upcall: {error}, or stop it again to detach it");
                 refused = true;
             }
             Err(error) => return Err(error.to_string()),
@@ -222,7 +222,7 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<HelperArguments, S
 /// Runs the helper of mount(8), which ends when it is mounted.
 pub(crate) fn run_helper(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let usage = |reason: String| {
-        eprintln!("{HELPER}: {reason}; usage: {HELPER} ADDR DIR [-sfnv] [-o OPTS]");
+        err_line!("{HELPER}: {reason}; usage: {HELPER} ADDR DIR [-sfnv] [-o OPTS]");
         ExitCode::from(USAGE)
     };
     let parsed = match parse(arguments) {
@@ -245,7 +245,7 @@ pub(crate) fn run_helper(arguments: impl Iterator<Item = OsString>) -> ExitCode 
         }
     }
     if parsed.is_verbose {
-        eprintln!("{HELPER}: mounting {address} on {}", Path::new(dir).display());
+        err_line!("{HELPER}: mounting {address} on {}", Path::new(dir).display());
     }
     if parsed.is_fake {
         return ExitCode::SUCCESS;
@@ -253,7 +253,7 @@ pub(crate) fn run_helper(arguments: impl Iterator<Item = OsString>) -> ExitCode 
     match in_background(&address, Path::new(dir), &[known.join(",")]) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            eprintln!("{HELPER}: {reason}");
+            err_line!("{HELPER}: {reason}");
             ExitCode::from(FAILED)
         }
     }

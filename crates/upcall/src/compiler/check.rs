@@ -70,7 +70,7 @@ fn listen(world: &mut World, count: usize, mut cancel: Option<Instant>) -> Vec<C
             let Ok(crossing) = envelope.downcast::<Crossing>() else { continue };
             let Crossing::Compiled(compiled) = *crossing else { continue };
             let waited = world.now().since(begun).as_secs_f64();
-            println!("{} after {waited:.3} s: {}", compiled.ticket, text(&compiled));
+            out_line!("{} after {waited:.3} s: {}", compiled.ticket, text(&compiled));
             printed.push(compiled);
         }
         if cancel.take_if(|at| world.now() >= *at).is_some() {

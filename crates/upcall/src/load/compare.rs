@@ -35,7 +35,7 @@ pub(crate) struct Compare {
 pub(crate) fn run(args: &Compare) -> Result<ExitCode, String> {
     let comparison = compare(open(&args.a)?, open(&args.b)?, &Tolerance::default())?;
     let printed = if args.json { report::json(&comparison) } else { report::text(&comparison) };
-    printing::print(&printed)?;
+    crate::output::out(format_args!("{printed}"));
     if let Some(path) = &args.html {
         let names = [args.a.display().to_string(), args.b.display().to_string()];
         printing::write(path, report::html(&comparison, [&names[0], &names[1]]).as_bytes())?;

@@ -127,7 +127,7 @@ fn fill(
         return Ok(());
     }
     let what = what.as_ref().display();
-    eprintln!("creating {what}: {} of random bytes", size::show(bytes));
+    err_line!("creating {what}: {} of random bytes", size::show(bytes));
     let mut shown = Progress::start();
     let mut piece = vec![0; PIECE];
     let mut random = fastrand::Rng::with_seed(bytes);

@@ -3,7 +3,6 @@
 use super::flags::Flags;
 use load::measure::Measured;
 use load::report::{fio, hdr, html, json, text};
-use std::io::Write as _;
 use std::path::Path;
 
 /// Prints the result to standard output, and writes the requested files.
@@ -13,7 +12,7 @@ use std::path::Path;
 pub(crate) fn all(flags: &Flags, measured: &Measured) -> Result<(), String> {
     let run = measured.run();
     let printed = if flags.json { json::report(&run) } else { text::report(&run) };
-    print(&printed)?;
+    crate::output::out(format_args!("{printed}"));
     if let Some(path) = &flags.html {
         write(path, html::report(&run).as_bytes())?;
     }
@@ -26,17 +25,6 @@ pub(crate) fn all(flags: &Flags, measured: &Measured) -> Result<(), String> {
         write(path, &log)?;
     }
     Ok(())
-}
-
-/// Writes to standard output; a closed pipe is not an error.
-pub(crate) fn print(text: &str) -> Result<(), String> {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("cannot write the result: {error}"))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
 }
 
 /// Writes a whole file.

@@ -142,7 +142,7 @@ pub(crate) fn run(replay: &Replay) -> Result<ExitCode, String> {
     let text = |error: load::trace::Error| error.to_string();
     replay.flags.target()?;
     replay.agrees()?;
-    eprintln!("load: looking through {}", replay.source.path.display());
+    err_line!("load: looking through {}", replay.source.path.display());
     let summary = Summary::of(replay.subset(replay.source.open()?)).map_err(text)?;
     if summary.count() == 0 {
         return Err("nothing is left of the trace: choose a larger part of it".to_string());

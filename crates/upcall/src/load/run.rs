@@ -73,8 +73,8 @@ fn account(
     let signals = Signals::new().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let Prepared { target, notes, .. } = prepared;
     let Job { workload, asked_rate, filaments, feeds, length, warm_up, open, expected } = job;
-    eprintln!("load: {workload} on {}", target.name());
-    notes.iter().for_each(|note| eprintln!("load: {note}"));
+    err_line!("load: {workload} on {}", target.name());
+    notes.iter().for_each(|note| err_line!("load: {note}"));
     let stop = Arc::new(AtomicBool::new(false));
     let options = Options {
         workers: flags.workers,
@@ -96,7 +96,7 @@ fn account(
             let interrupted = signals.take() > 0;
             if interrupted && now_ns == 0 {
                 // A server may delay connections for long.
-                eprintln!("load: interrupted before it began: no I/O was issued");
+                err_line!("load: interrupted before it began: no I/O was issued");
                 std::process::exit(INTERRUPTED);
             }
             if interrupted {

@@ -1,6 +1,5 @@
 //! `upcall load trace`: summaries and conversions of traces.
 
-use super::printing;
 use crate::size;
 use clap::{Args, Subcommand};
 use load::trace::{self, Converted, Format, Issue, Options, Reader, Summary, Wait};
@@ -95,7 +94,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
         Command::Info(info) => {
             let mut reader = info.source.open()?;
             let summary = Summary::of(&mut reader).map_err(|error| error.to_string())?;
-            printing::print(&format!("format    {}\n{summary}\n", reader.format()))?;
+            out_line!("format    {}\n{summary}", reader.format());
         }
         Command::Convert(convert) => {
             let mut reader = convert.source.open()?;
@@ -124,7 +123,8 @@ fn inform(to: &Path, done: Converted) -> Result<(), String> {
         count => format!(", {} left out that the format cannot express", size::count(count)),
     };
     let written = size::counted(done.written, "I/O", "I/Os");
-    printing::print(&format!("{written} written to {}{left_out}\n", to.display()))
+    out_line!("{written} written to {}{left_out}", to.display());
+    Ok(())
 }
 
 /// Creates a file that is complete or does not exist.

@@ -127,6 +127,19 @@ impl Frame {
     }
 }
 
+/// Ends the watcher of a command when dropped, also by a panic: the command waits for it.
+struct End<'a> {
+    over: &'a AtomicBool,
+    watcher: thread::Thread,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.watcher.unpark();
+    }
+}
+
 /// Connects and runs `work`, which also reports interrupts. A first Ctrl-C cancels outstanding
 /// requests, a second one ends the process.
 pub(crate) fn run(
@@ -154,19 +167,17 @@ pub(crate) fn run(
     let shown = shown && io::stderr().is_terminal();
     let (done, left) = thread::scope(|scope| {
         let watcher = scope.spawn(|| frame.watch(&signals, &over, shown));
+        let _end = End { over: &over, watcher: watcher.thread().clone() };
         let done = work(&frame);
-        let left = frame.tidy();
-        over.store(true, Ordering::SeqCst);
-        watcher.thread().unpark();
-        (done, left)
+        (done, frame.tidy())
     });
     for path in left {
-        eprintln!("upcall: {} is left on the server; remove it", path.display());
+        err_line!("upcall: {} is left on the server; remove it", path.display());
     }
     if frame.interrupted.load(Ordering::SeqCst) {
         if done.is_err() {
             let so = frame.when_interrupted.lock().expect("nobody panicked with it");
-            eprintln!("upcall: interrupted; {so}");
+            err_line!("upcall: interrupted; {so}");
         }
         return ExitCode::from(INTERRUPTED);
     }
@@ -203,7 +214,7 @@ fn complain(trouble: &Trouble) -> ExitCode {
 
 /// Prints an error.
 pub(crate) fn note(trouble: &Trouble) {
-    eprintln!("upcall: {trouble}");
+    err_line!("upcall: {trouble}");
 }
 
 /// Returns rows below a header; all columns except the last are right-aligned.
@@ -236,7 +247,9 @@ pub(crate) fn unsaid(error: &io::Error) -> Trouble {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Trouble::Unheard;
     }
-    Trouble::Host(format!("cannot write to standard output: {error}; look where it leads"))
+    Trouble::Host(format!(
+        "cannot write to standard output: {error}; write to another file or disk"
+    ))
 }
 
 /// Runs `work` for each path and continues after failures: returns a failure code if any failed.

@@ -89,10 +89,10 @@ impl Shared {
 impl Report {
     fn print(&self, verb: &str, elapsed: Duration) -> Outcome<()> {
         for Failed { cause, .. } in self.errors.iter().take(ERRORS_SHOWN) {
-            eprintln!("upcall: {cause}");
+            err_line!("upcall: {cause}");
         }
         if self.errors.len() > ERRORS_SHOWN {
-            eprintln!("… and {} more; --json shows all", self.errors.len() - ERRORS_SHOWN);
+            err_line!("… and {} more; --json shows all", self.errors.len() - ERRORS_SHOWN);
         }
         let mut line = format!("{verb} {}", counted(self.files, "file", "files"));
         if self.directories > 0 {

@@ -376,9 +376,9 @@ impl Talk<'_> {
             return Ok(Came::Unknown(reason.to_string()));
         }
         if self.run.json {
-            eprintln!("{report}");
+            err_line!("{report}");
         } else if self.run.report {
-            eprint!("{}", informed(&report));
+            crate::output::err(format_args!("{}", informed(&report)));
         }
         let who = report["stage"].as_str().map_or("the program".into(), |it| format!("'{it}'"));
         Ok(Came::Over(match end {
@@ -399,7 +399,7 @@ impl Talk<'_> {
 }
 
 fn complain(what: &str, code: u8) -> ExitCode {
-    eprintln!("upcall: {what}");
+    err_line!("upcall: {what}");
     ExitCode::from(code)
 }
 

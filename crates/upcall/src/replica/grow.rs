@@ -58,7 +58,7 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
     // Renamed away, or obsolete; if it cannot be removed, it stays.
     let _ = std::fs::remove_file(&temporary);
     made?;
-    println!("{shown} has {} now: serve it as before", size::show(grow.size));
+    out_line!("{shown} has {} now: serve it as before", size::show(grow.size));
     Ok(ExitCode::SUCCESS)
 }
 

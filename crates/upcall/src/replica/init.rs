@@ -100,13 +100,13 @@ pub(crate) fn run(init: &Init) -> Result<ExitCode, String> {
         made.iter().for_each(|path| drop(std::fs::remove_file(path)));
     })?;
     for (file, address) in files.iter().zip(members.values()) {
-        print!("{}", super::created(file, address, ""));
+        crate::output::out(format_args!("{}", super::created(file, address, "")));
     }
-    println!("created {}; with it, replicas are added and removed", key.display());
-    println!("each file has the secret by which the replicas know each other: keep them private");
-    println!("a replica lives in one place: never start one from a copy of its file");
+    out_line!("created {}; with it, replicas are added and removed", key.display());
+    out_line!("each file has the secret by which the replicas know each other: keep them private");
+    out_line!("a replica lives in one place: never start one from a copy of its file");
     if init.remove_after.is_some() && members.len() < 3 {
-        println!("of fewer than three members none is removed: --remove-after does nothing yet");
+        out_line!("of fewer than three members none is removed: --remove-after does nothing yet");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -82,7 +82,7 @@ pub(crate) fn open(path: &Path) -> Result<Opened, String> {
     let found = others.filter_map(|(id, address)| match addresses(address) {
         Ok(found) => Some((*id, found)),
         Err(error) => {
-            eprintln!("upcall: replica {} is not reached before the next start: {error}", id.0);
+            err_line!("upcall: replica {} is not reached before the next start: {error}", id.0);
             None
         }
     });

@@ -114,7 +114,7 @@ fn one(
             frame::emit(&format!("{value}\n"))?;
         }
         if let Some(status) = status(&answer) {
-            eprintln!("{status}");
+            err_line!("{status}");
         }
     }
     Ok(if error.is_some() { ExitCode::from(1) } else { ExitCode::SUCCESS })

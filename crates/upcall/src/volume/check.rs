@@ -146,7 +146,7 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
         }
     };
     match check.json {
-        true => println!("{}", super::json(&report)),
+        true => out_line!("{}", super::json(&report)),
         false => report.print(check),
     }
     Ok(ExitCode::from(u8::from(!report.clean)))
@@ -416,13 +416,13 @@ impl Report {
 
     fn print(&self, check: &Check) {
         for note in &self.notes {
-            println!("{}: {note}", self.path);
+            out_line!("{}: {note}", self.path);
         }
         for Said { path, what } in &self.findings {
-            println!("{path}: {what}");
+            out_line!("{path}: {what}");
         }
         let elapsed = std::time::Duration::from_secs_f64(self.seconds);
-        println!(
+        out_line!(
             "checked {} in {:.1} s ({}): {}, {}, {}, {}",
             show(self.bytes),
             self.seconds,
@@ -434,11 +434,11 @@ impl Report {
         );
         match (self.findings.len() as u64, self.lost_bytes) {
             (0, _) if check.quick || !self.is_whole => {
-                println!("no problems found in the blocks that were read");
+                out_line!("no problems found in the blocks that were read");
             }
-            (0, _) => println!("nothing is wrong"),
-            (some, 0) => println!("{}", counted(some, "finding", "findings")),
-            (some, lost) => println!(
+            (0, _) => out_line!("nothing is wrong"),
+            (some, 0) => out_line!("{}", counted(some, "finding", "findings")),
+            (some, lost) => out_line!(
                 "{}; {} of contents lost; restore these files from elsewhere",
                 counted(some, "finding", "findings"),
                 show(lost)

@@ -325,10 +325,10 @@ fn default_size(path: &Path) -> Result<u64, String> {
 /// Creates a volume and reports it.
 pub(crate) fn run(create: &Create) -> Result<ExitCode, String> {
     let (bytes, word) = create.make()?;
-    println!("created {}, {}", create.file.display(), size::show(bytes));
+    out_line!("created {}, {}", create.file.display(), size::show(bytes));
     if let Some(word) = word {
-        println!("{word}");
+        out_line!("{word}");
     }
-    println!("serve it: upcall serve {}", create.file.display());
+    out_line!("serve it: upcall serve {}", create.file.display());
     Ok(ExitCode::SUCCESS)
 }

@@ -171,8 +171,8 @@ pub(crate) fn run(info: &Info) -> Result<ExitCode, String> {
         Ok(Facts { served: served.cloned(), journal_used_bytes: known, ..facts })
     })?;
     match info.json {
-        true => println!("{}", super::json(&facts)),
-        false => print!("{facts}"),
+        true => out_line!("{}", super::json(&facts)),
+        false => crate::output::out(format_args!("{facts}")),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -74,7 +74,7 @@ fn change(path: &Path, text: &str, make: bool) -> Result<(), String> {
         error => file::explain(path, error),
     })?;
     let verb = if make { "created" } else { "dropped" };
-    println!("{verb} snapshot {text} of {}", path.display());
+    out_line!("{verb} snapshot {text} of {}", path.display());
     Ok(())
 }
 
@@ -98,11 +98,11 @@ fn list(path: &Path, json: bool) -> Result<(), String> {
         Ok(List { path: shown.to_string(), served: served.cloned(), epoch, snapshots })
     })?;
     if json {
-        println!("{}", super::json(&list));
+        out_line!("{}", super::json(&list));
         return Ok(());
     }
     if let Some(served) = &list.served {
-        eprintln!(
+        err_line!(
             "{shown}: served by {served}: this is the list of checkpoint {}; later changes are in \
              the journal, which is not read",
             list.epoch
@@ -113,6 +113,6 @@ fn list(path: &Path, json: bool) -> Result<(), String> {
         true => text.push_str("no snapshots\n"),
         false => info::list(&mut text, &list.snapshots, "").expect("a string"),
     }
-    print!("{text}");
+    crate::output::out(format_args!("{text}"));
     Ok(())
 }

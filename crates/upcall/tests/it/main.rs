@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test of a real process waits in real time")]
 
 mod bombs;
+mod closed_outputs;
 mod compiling;
 mod copying;
 mod full;

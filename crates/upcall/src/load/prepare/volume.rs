@@ -18,7 +18,7 @@ pub(super) fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepar
         let bytes = flags.file_size.checked_mul(2 * u64::from(wants.files.max(1)));
         let bytes = bytes.and_then(|bytes| bytes.checked_add(256 << 20));
         let bytes = bytes.ok_or("a volume cannot be so large; choose a smaller --file-size")?;
-        eprintln!("making the volume {}: {}", path.display(), size::show(bytes));
+        err_line!("making the volume {}: {}", path.display(), size::show(bytes));
         drop(embed::Volume::create(path, bytes).map_err(failed)?);
     } else if !flags.destroy && wants.changes {
         return Err(refuse(&path.display().to_string()));

@@ -551,7 +551,7 @@ impl Report {
     /// Prints the results; returns the exit code.
     pub(crate) fn emit(&self, json: bool) -> ExitCode {
         match json {
-            true => println!("{}", crate::volume::json(self)),
+            true => out_line!("{}", crate::volume::json(self)),
             false => self.print(),
         }
         match (self.interrupted, self.errors.is_empty()) {
@@ -563,10 +563,10 @@ impl Report {
 
     fn print(&self) {
         for Failed { path, cause } in self.errors.iter().take(ERRORS_SHOWN) {
-            eprintln!("{path}: {cause}");
+            err_line!("{path}: {cause}");
         }
         if self.errors.len() > ERRORS_SHOWN {
-            eprintln!("… and {} more; --json shows all", self.errors.len() - ERRORS_SHOWN);
+            err_line!("… and {} more; --json shows all", self.errors.len() - ERRORS_SHOWN);
         }
         let elapsed = std::time::Duration::from_secs_f64(self.seconds);
         let mut line = format!(
@@ -587,9 +587,9 @@ impl Report {
                 line += &format!("; {}", counted(number, one, many));
             }
         }
-        println!("{line}");
+        out_line!("{line}");
         if self.interrupted {
-            println!(
+            out_line!(
                 "interrupted: files copied so far are durable; run the same command to resume"
             );
         }
