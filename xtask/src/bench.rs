@@ -323,6 +323,12 @@ pub(crate) fn cores() -> usize {
     text.lines().filter(|line| line.starts_with("processor")).count().max(1)
 }
 
+/// Returns the largest limit of open files that this process, and those it starts, may have.
+pub(crate) fn files_max() -> u64 {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    limit.maximum.unwrap_or(u64::MAX)
+}
+
 /// Raises the limit of open files to its maximum; servers and wrk inherit it.
 pub(crate) fn more_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

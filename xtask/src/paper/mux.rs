@@ -174,11 +174,23 @@ impl Page {
         let lines = format!("mount /m volume:{}\n", file.display());
         let space = Space::start_with(base, &lines, &["--as".to_owned(), owner])?;
         let mut rows = Vec::new();
-        for &count in points.clients {
+        // The server needs a file for each connection, and keeps three: for its root, a node and an
+        // open file.
+        let most = usize::try_from(bench::files_max()).unwrap_or(usize::MAX) / 40 * 9;
+        let mut counts: Vec<usize> = points.clients.iter().map(|it| most.min(*it)).collect();
+        counts.dedup();
+        for count in counts {
             eprintln!("   {count} clients");
             rows.push(space.measure(count, &["m".to_owned()], points.time)?);
         }
         self.text += "\n## Clients\n\nOne server, in the mux's process, as in the paper.\n\n";
+        if points.clients.iter().any(|count| *count > most) {
+            let files = bench::files_max();
+            let _ = write!(
+                self.text,
+                "At most {most} clients: the limit of open files is {files}.\n\n"
+            );
+        }
         self.table("clients", &rows, "memory a client, KiB");
         self.quote(
             "nearly linear growth until the 512 clients. After this point, latency increases \
