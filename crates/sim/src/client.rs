@@ -4,6 +4,7 @@ pub mod editor;
 pub mod http;
 pub mod lister;
 pub mod ninep;
+pub mod quota;
 pub mod script;
 pub mod subtree;
 

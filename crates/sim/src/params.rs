@@ -95,8 +95,27 @@ pub struct Params {
     pub needs_names: bool,
     /// Whether a volume is served instead of a directory of the host.
     pub volume: bool,
+    /// Clients that exceed quotas, their administrator, and power failures, on a volume.
+    pub quotas: Option<Quotas>,
     /// Turn in which the node is asked to stop, while the clients are still busy.
     pub stop_after: Option<u64>,
+}
+
+/// Parameters of quotas.
+#[derive(Clone, Debug)]
+pub struct Quotas {
+    /// Clients.
+    pub clients: usize,
+    /// Entries of each.
+    pub entries: usize,
+    /// Requests of each.
+    pub requests: u32,
+    /// Maximum number of blocks of a limit.
+    pub blocks_max: u64,
+    /// Growths of the volume.
+    pub growths: u32,
+    /// Power failures, after which the server starts again.
+    pub failures: u32,
 }
 
 /// Memory for all connections with which no request waits for memory, bytes.
@@ -150,6 +169,7 @@ impl Params {
             stop_after: (rng.u8(..) < 40).then(|| rng.u64(5..2000)),
             needs_names: edits.bool(),
             volume: rng.u8(0..3) == 0,
+            quotas: None,
         };
         if params.connections == 1 && params.window == 300 {
             // Each waits for its connection until all others are done, at 6 KB a second or less.
@@ -171,6 +191,10 @@ impl Params {
             };
             (params.listers, params.disconnect, params.malformed) = (0, 0, 0);
             params.stop_after = None;
+            params.quotas = Quotas::draw(seed, params.requests);
+            if params.quotas.as_ref().is_some_and(|quotas| quotas.failures > 0) {
+                params.leave_to_quota_clients();
+            }
             // Nor may a client be disconnected in favour of others.
             params.have_enough();
         }
@@ -184,6 +208,12 @@ impl Params {
         (self.msize, self.bytes.0, self.edit_max) = (1 << 20, MEMORY_ENOUGH, 120_000);
         (self.piece_max, self.window) = (1 << 20, 1 << 18);
         (self.calls, self.requests) = (self.calls.max(8), self.requests.min(200));
+    }
+
+    /// Leaves only clients that know what is durable.
+    fn leave_to_quota_clients(&mut self) {
+        (self.linux, self.plan9, self.http, self.racers) = (0, 0, 0, 0);
+        (self.subtrees, self.editors) = (0, 0);
     }
 
     /// Provides enough memory and connections for all clients.
@@ -203,11 +233,27 @@ impl Params {
         self.edit_max.min(self.piece_max.max(20) * 300).min(self.window * 20)
     }
 
+    /// Returns the same run of a volume with clients of quotas only, for tests.
+    pub(crate) fn with_quotas(mut self, failures: u32) -> Params {
+        (self.volume, self.listers) = (true, 0);
+        self.leave_to_quota_clients();
+        (self.piece_max, self.window, self.edit_max) = (1 << 20, 1 << 18, 120_000);
+        self.msize = 1 << 20;
+        self.bytes.0 = MEMORY_ENOUGH;
+        let (clients, entries, requests, blocks_max) = (2, 3, 60, 25);
+        let growths = 2;
+        self.quotas = Some(Quotas { clients, entries, requests, blocks_max, growths, failures });
+        self
+    }
+
     /// Returns a light run for tests: fewer requests.
     pub fn light(seed: u64) -> Params {
         let mut params = Params::draw(seed);
         params.requests = params.requests.min(60);
         params.entries = params.entries.min(60);
+        if let Some(quotas) = &mut params.quotas {
+            quotas.requests = quotas.requests.min(60);
+        }
         params
     }
 
@@ -219,6 +265,21 @@ impl Params {
         params.edit_breaks = 0;
         params.have_enough();
         params
+    }
+}
+
+impl Quotas {
+    /// Draws the parameters of quotas of half of the runs.
+    fn draw(seed: u64, requests: u32) -> Option<Quotas> {
+        let mut rng = base::rng::seeded(seed ^ 0x9007a);
+        rng.bool().then(|| Quotas {
+            clients: rng.usize(1..4),
+            entries: rng.usize(1..5),
+            requests,
+            blocks_max: [6, 25, 150][rng.usize(..3)],
+            growths: rng.u32(..3),
+            failures: if rng.bool() { rng.u32(1..5) } else { 0 },
+        })
     }
 }
 

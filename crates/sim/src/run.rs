@@ -5,15 +5,17 @@ use crate::client::http::racer::{Ledger, Racer};
 use crate::client::http::{self, Http};
 use crate::client::lister::Lister;
 use crate::client::ninep::{Ninep, Setup};
+use crate::client::quota::administrator::{self, Administrator};
+use crate::client::quota::{self, QuotaClient};
 use crate::client::script::Script;
 use crate::client::subtree::SubtreeReader;
 use crate::disk::{DEVICE, Planted, ROOT};
-use crate::params::Params;
+use crate::params::{Params, Quotas};
 use crate::stage::{self, Stage};
 use crate::trace::Show;
-use crate::world::{Totals, WALL, World};
-use base::op::Listener;
-use base::{Automaton, Caller, Kind, Reactor, Stat};
+use crate::world::{Host, Totals, WALL, World};
+use base::op::{File, Listener};
+use base::{Automaton, Caller, Kind, Reactor, Stat, User};
 use node::{Clients, Config, Identity, Kept, Limits, Nfs, Node, Port, Protocol, Served, Web};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -38,6 +40,14 @@ pub struct Outcome {
 struct Ports {
     ninep: Listener,
     http: Listener,
+    /// For the owner of the server.
+    administrator: Listener,
+}
+
+impl Ports {
+    fn all(self) -> [Listener; 3] {
+        [self.ninep, self.http, self.administrator]
+    }
 }
 
 /// Runs a function that panics on failure; returns the panic message as an error.
@@ -82,10 +92,11 @@ fn run_on<R: Reactor + AsMut<World>>(
 ) -> Outcome {
     let mut world = World::new(params.clone(), show);
     let root = world.env.disk.open_root();
-    let ports = Ports { ninep: world.listen(), http: world.listen() };
+    let [ninep, http, administrator] = [(); 3].map(|()| world.listen());
+    let ports = Ports { ninep, http, administrator };
     stage(&mut world, ports);
     let served = match params.volume {
-        true => copy_to_volume(&mut world, params.seed.is_multiple_of(2)),
+        true => copy_to_volume(&mut world, &params),
         false => directory(root),
     };
     let volume = match served {
@@ -97,7 +108,10 @@ fn run_on<R: Reactor + AsMut<World>>(
     // the end.
     node.start_recording();
     let mut reactor = wrap(world);
-    live(&mut node, &mut reactor, params.stop_after);
+    live(&mut node, &mut reactor, params.stop_after, &mut |world| {
+        let file = volume.expect("the power fails for volumes only");
+        restart(world, &params, ports, file)
+    });
     let world = reactor.as_mut();
     // A node that gave up on hanging operations leaves the rest to the end of its process.
     if node.is_quiet() {
@@ -111,7 +125,7 @@ fn run_on<R: Reactor + AsMut<World>>(
 
 /// Creates a volume with the contents of the disk, optionally with a quota that makes the node
 /// count it.
-fn copy_to_volume(world: &mut World, quota: bool) -> Served {
+fn copy_to_volume(world: &mut World, params: &Params) -> Served {
     let mut stage = Stage::new(world);
     let mut nodes = vec![(ROOT, None)];
     for planted in world.env.disk.planted() {
@@ -121,7 +135,10 @@ fn copy_to_volume(world: &mut World, quota: bool) -> Served {
         assert_eq!(made, inode, "the clients know files by their inodes");
         nodes.push((inode, node));
     }
-    if quota {
+    if params.quotas.is_some() {
+        let dirs: Vec<(&str, u32)> = quota::DIRS.into_iter().zip(quota::USERS).collect();
+        stage.give(world, &dirs);
+    } else if params.seed.is_multiple_of(2) {
         stage.limit(world);
     }
     stage.served(world)
@@ -144,14 +161,23 @@ fn config(params: &Params, ports: Ports) -> Config {
     let clients = Clients::All(Identity::Fixed(Caller::Server));
     let port =
         |listener, protocol| Port { listener, protocol, local: true, clients: clients.clone() };
+    let root = User { uid: 0, gid: 0, groups: Vec::new(), commands: true };
+    let administrator = Port {
+        clients: Clients::All(Identity::Fixed(Caller::User(root.into()))),
+        ..port(ports.administrator, Protocol::NineP)
+    };
     Config {
         read_only: false,
-        write_through: params.seed % 7 == 3,
+        write_through: is_write_through(params),
         service: true,
         owner: 0,
         web: Web { write: true, ..Web::default() },
         nfs: Nfs::default(),
-        ports: vec![port(ports.ninep, Protocol::NineP), port(ports.http, Protocol::Http)],
+        ports: vec![
+            port(ports.ninep, Protocol::NineP),
+            port(ports.http, Protocol::Http),
+            administrator,
+        ],
         wall: WALL,
         limits: Limits {
             msize: params.msize,
@@ -169,8 +195,23 @@ fn config(params: &Params, ports: Ports) -> Config {
     }
 }
 
-/// Runs the event loop of a server, with a check after every turn.
-fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_after: Option<u64>) {
+/// Simulates a power failure; returns the server that starts again.
+fn restart(world: &mut World, params: &Params, ports: Ports, file: File) -> Node {
+    world.env.fail_power(Host::default(), &ports.all(), file);
+    ports.all().into_iter().for_each(|listener| world.env.listen_again(listener));
+    let mut node = Node::new(config(params, ports), stage::served_again(world, file), Vec::new());
+    node.start_recording();
+    node
+}
+
+/// Runs the event loop of a server, with a check after every turn. `restart` simulates a power
+/// failure.
+fn live<R: Reactor + AsMut<World>>(
+    node: &mut Node,
+    reactor: &mut R,
+    stop_after: Option<u64>,
+    restart: &mut dyn FnMut(&mut World) -> Node,
+) {
     let (mut events, mut ops) = (Vec::new(), Vec::new());
     let mut turns = 0u64;
     while !node.is_over() {
@@ -187,6 +228,11 @@ fn live<R: Reactor + AsMut<World>>(node: &mut Node, reactor: &mut R, stop_after:
         }
         if !node.is_over() {
             reactor.wait(node.deadline(), &mut events);
+        }
+        let world = reactor.as_mut();
+        if !world.env.is_stopped() && world.env.is_power_failing() {
+            events.drain(..).for_each(|event| world.env.drop_done(event.done));
+            *node = restart(world);
         }
     }
 }
@@ -252,6 +298,44 @@ fn populate(world: &mut World, ports: Ports) {
     }
     let shared = files.into_iter().map(|(name, _, data)| (name, data)).collect();
     add_readers(world, ports, &params, shared);
+    if let Some(quotas) = &params.quotas {
+        add_quota_clients(world, ports, quotas);
+    }
+}
+
+/// Adds clients that exceed quotas, and their administrator.
+fn add_quota_clients(world: &mut World, ports: Ports, quotas: &Quotas) {
+    for name in quota::DIRS {
+        world.env.disk.plant(WALL, ROOT, name.as_bytes(), Kind::Directory, b"");
+    }
+    let Quotas { clients, entries, .. } = *quotas;
+    let ledger = Rc::new(RefCell::new(quota::ledger::Ledger::new(clients, clients * entries)));
+    let write_through = is_write_through(&world.env.params);
+    for number in 0..clients {
+        world.add(Box::new(QuotaClient::new(quota::Setup {
+            listener: ports.ninep,
+            number,
+            entries,
+            requests: quotas.requests,
+            write_through,
+            ledger: Rc::clone(&ledger),
+        })));
+    }
+    let layout = stage::geometry(&world.env.params).layout().expect("a fair geometry");
+    world.env.expected_blocks = Some(layout.blocks);
+    world.add(Box::new(Administrator::new(administrator::Setup {
+        listener: ports.administrator,
+        ledger,
+        layout,
+        growths: quotas.growths,
+        failures: quotas.failures,
+        blocks_max: quotas.blocks_max,
+    })));
+}
+
+/// Returns whether each change is durable before its reply.
+fn is_write_through(params: &Params) -> bool {
+    params.seed % 7 == 3
 }
 
 /// Adds clients that list and read a directory that changes, and one that does not.

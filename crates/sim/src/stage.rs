@@ -2,9 +2,10 @@
 //! simulated host, so that the same clients can check it.
 
 use crate::disk::Sparse;
+use crate::params::Params;
 use crate::world::{WALL, World};
 use base::op::{File, Op};
-use base::{Access, Automaton, Buf, Caller, Instant, Kind, Name};
+use base::{Access, Automaton, Buf, Caller, Instant, Kind, Name, Reactor as _, SetStat};
 use node::Served;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use tree::{Ask, Input, NodeId, Output, Reply, Request, RequestId};
 
 /// Geometry of the volume.
 const GEOMETRY: Geometry = Geometry { block: 4096, blocks: 20_000, journal: 600, segment: 1024 };
+/// The same for a volume of clients of quotas only.
+const SMALL: Geometry = Geometry { blocks: 3000, ..GEOMETRY };
 const NOW: Instant = Instant(0);
 
 /// A volume and its tree, accessed by straight-line code.
@@ -23,6 +26,15 @@ pub(crate) struct Stage {
     file: File,
     volume: Volume,
 }
+
+/// Returns the geometry of the volume of a run.
+pub(crate) fn geometry(params: &Params) -> Geometry {
+    let failures = params.quotas.as_ref().map_or(0, |quotas| quotas.failures);
+    if failures > 0 { SMALL } else { GEOMETRY }
+}
+
+/// Path of the volume's file.
+const PATH: &[u8] = b"/srv.volume";
 
 /// Configuration of the volume during setup.
 const CONFIG: Config = Config {
@@ -114,12 +126,23 @@ pub(crate) fn check(world: &World, file: File) {
     assert!(checked.findings.is_empty(), "{:#?}", checked.findings);
     let findings = verifier.finish();
     assert!(findings.is_empty(), "{findings:#?}");
+    if let Some(expected) = world.env.expected_blocks {
+        let blocks = store::Superblock::newest(&head).expect("a volume").layout.blocks;
+        assert_eq!(blocks, expected, "the size of the volume, blocks");
+    }
+}
+
+/// Recovers a volume after a power failure, to be served again.
+pub(crate) fn served_again(world: &mut World, file: File) -> Served {
+    let now = world.now();
+    let (store, outputs) = open(world, file, CONFIG, now);
+    Served::Volume { file, store: Box::new(store), outputs, path: PATH.to_vec() }
 }
 
 impl Stage {
     /// Returns a volume with an empty tree.
     pub(crate) fn new(world: &mut World) -> Stage {
-        let file = make(world, &GEOMETRY);
+        let file = make(world, &geometry(&world.env.params));
         let (mut store, mut outputs) = open(world, file, CONFIG, NOW);
         let chosen = Format {
             uid: 0,
@@ -203,11 +226,29 @@ impl Stage {
     /// Sets quotas of the root and of the files' owner that nothing exceeds: they make the node
     /// count all files.
     pub(crate) fn limit(&mut self, world: &mut World) {
-        for name in ["trusted.upcall.quota", "trusted.upcall.quota.user.0"] {
-            let (node, name) = (self.volume.root(), name.as_bytes().to_vec());
-            let value = b"max_inodes=1000000".to_vec();
-            self.ask(world, Ask::SetAttr { node, name, value, create: None });
+        self.set_quota(world, "", "max_inodes=1000000");
+        self.set_quota(world, ".user.0", "max_inodes=1000000");
+    }
+
+    /// Gives users directories in the root, and quotas without limits.
+    pub(crate) fn give(&mut self, world: &mut World, dirs: &[(&str, u32)]) {
+        for (name, uid) in dirs {
+            let names = vec![Name::new(name.as_bytes()).expect("a name of the stage")];
+            let walk = Ask::Walk { from: self.volume.root(), names };
+            let Reply::Walked(_, Some(node)) = self.ask(world, walk) else {
+                unreachable!("it was planted")
+            };
+            let set = SetStat { uid: Some(*uid), ..SetStat::default() };
+            self.ask(world, Ask::SetStat { node, open: None, set });
+            self.volume.step(NOW, Input::Release(node), &mut Vec::new());
+            self.set_quota(world, &format!(".user.{uid}"), "max_inodes=none");
         }
+    }
+
+    fn set_quota(&mut self, world: &mut World, of: &str, value: &str) {
+        let (node, name) = (self.volume.root(), format!("trusted.upcall.quota{of}").into_bytes());
+        let value = value.as_bytes().to_vec();
+        self.ask(world, Ask::SetAttr { node, name, value, create: None });
     }
 
     /// Simulates a power failure, after which the volume is opened again for the node.
@@ -223,7 +264,7 @@ impl Stage {
             }
         }
         let (store, outputs) = open(world, file, CONFIG, NOW);
-        Served::Volume { file, store: Box::new(store), outputs, path: b"/srv.volume".to_vec() }
+        Served::Volume { file, store: Box::new(store), outputs, path: PATH.to_vec() }
     }
 }
 

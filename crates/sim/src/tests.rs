@@ -34,6 +34,21 @@ pub(crate) fn a_seed_is_a_run(seed: u64, run: impl Fn(u64, Show) -> Outcome) {
 }
 
 #[test]
+fn quotas_are_exceeded_and_volumes_grow_and_survive_power_failures() {
+    let mut sum = (0, 0, 0, 0);
+    for seed in 1..=20 {
+        let params = Params::calm(seed).with_quotas(u32::from(seed % 2 == 0) * 4);
+        let totals = run(params, Show::Hash).totals;
+        sum.0 += totals.refusals;
+        sum.1 += totals.audits;
+        sum.2 += totals.growths;
+        sum.3 += totals.failures;
+    }
+    let (refusals, audits, growths, failures) = sum;
+    assert!(refusals > 100 && audits > 40 && growths > 20 && failures > 10, "{sum:?}");
+}
+
+#[test]
 fn every_planted_mistake_is_found() {
     for mistake in Mistake::ALL {
         assert!(hunt(mistake, 20).is_some(), "{mistake:?} was not found");

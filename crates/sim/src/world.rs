@@ -78,6 +78,14 @@ pub struct Totals {
     pub requests: u64,
     /// Faults injected.
     pub faults: u64,
+    /// Requests refused by quotas.
+    pub refusals: u64,
+    /// Number of times that the usage of all quotas was compared.
+    pub audits: u64,
+    /// Growths of a volume with a reply.
+    pub growths: u64,
+    /// Power failures.
+    pub failures: u64,
     /// Number of checks that found a member of a service marked as silent by another one.
     pub silences: u64,
     /// Bytes between clients and node.
@@ -114,6 +122,8 @@ pub struct Environment {
     using: BTreeMap<File, u32>,
     net: net::Net,
     volumes: volume::Volumes,
+    /// Size that a volume must have at the end, blocks, if a client knows it.
+    pub(crate) expected_blocks: Option<u64>,
     /// Arrival time of the last message of each pair of nodes.
     node_messages: BTreeMap<(Host, Host), Instant>,
     /// Injected errors, with their times.
@@ -161,6 +171,7 @@ impl World {
             using: BTreeMap::new(),
             net: net::Net::default(),
             volumes: volume::Volumes::default(),
+            expected_blocks: None,
             node_messages: BTreeMap::new(),
             injected: Vec::new(),
             torn: Vec::new(),

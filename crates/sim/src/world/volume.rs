@@ -32,6 +32,10 @@ pub(super) struct Volumes {
     closed: Vec<File>,
     /// Whether they acknowledge durability too early, a planted error.
     lie: bool,
+    /// Number of power failures so far.
+    failures: u32,
+    /// Number of turns of the node until the next one.
+    turns_left: Option<u32>,
 }
 
 impl World {
@@ -105,6 +109,33 @@ impl Environment {
     /// Makes volumes acknowledge durability too early from now on.
     pub fn let_volumes_lie(&mut self) {
         self.volumes.lie = true;
+    }
+
+    /// Extends the files of all volumes to this number of bytes; none becomes shorter.
+    pub fn extend_volumes(&mut self, bytes: u64) {
+        for volume in self.volumes.all.values_mut() {
+            let longer = volume.contents.len().max(bytes);
+            volume.contents.resize(longer);
+        }
+    }
+
+    /// Requests a power failure after this number of turns of the node, unless one is due earlier.
+    pub fn fail_power_in(&mut self, turns: u32) {
+        self.volumes.turns_left.get_or_insert(turns);
+    }
+
+    /// Counts a turn of the node; returns whether the power fails now.
+    pub fn is_power_failing(&mut self) -> bool {
+        let is_now = self.volumes.turns_left == Some(0);
+        self.volumes.turns_left = self.volumes.turns_left.and_then(|left| left.checked_sub(1));
+        self.volumes.failures += u32::from(is_now);
+        self.totals.failures += u64::from(is_now);
+        is_now
+    }
+
+    /// Returns the number of requested power failures so far.
+    pub fn power_failures(&self) -> u32 {
+        self.volumes.failures
     }
 
     /// Simulates a power failure of a process's machine: the process ends, and any part of the
