@@ -201,9 +201,13 @@ impl Reactor for Saboteur {
     }
 }
 
-/// Words before the numbers that are changed.
+/// Type of the message that begins to set an attribute.
+const XATTRCREATE: u8 = 32;
+
+/// Attributes of quotas, and of those of users.
 const ATTRIBUTE: &[u8] = b"trusted.upcall.quota";
 const USER: &[u8] = b"trusted.upcall.quota.user.";
+/// Words before the numbers that are changed.
 const LIMIT: &[u8] = b"max_bytes=";
 const FILES: &[u8] = b"used_inodes=";
 const GROW: &[u8] = b"grow volume:/srv.volume ";
@@ -212,16 +216,18 @@ impl Saboteur {
     /// Changes a limit or a size on its way to the node.
     fn change_request(&mut self, buf: &mut Buf) {
         if find(buf, ATTRIBUTE).is_some() {
-            self.is_of_user = find(buf, USER).is_some();
+            // A message that arrives in pieces stays unchanged.
+            self.is_of_user = buf.get(4) == Some(&XATTRCREATE) && find(buf, USER).is_some();
         }
         let word = if self.mistake == Mistake::SmallGrowth { GROW } else { LIMIT };
         let Some(number) = number_behind(buf, word) else { return };
+        let is_of_user = mem::take(&mut self.is_of_user);
         let digits = buf[number.clone()].to_vec();
         let text = str::from_utf8(&digits).expect("digits");
         let value: u64 = text.parse().expect("a number");
         let other = match self.mistake {
-            Mistake::LaxQuota if self.is_of_user => value + 12_287,
-            Mistake::TightQuota if self.is_of_user => value.saturating_sub(12_287),
+            Mistake::LaxQuota if is_of_user => value + 40_959,
+            Mistake::TightQuota if is_of_user => value.saturating_sub(40_959),
             Mistake::SmallGrowth => value - 4096,
             _others => return,
         };

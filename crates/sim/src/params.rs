@@ -240,7 +240,7 @@ impl Params {
         (self.piece_max, self.window, self.edit_max) = (1 << 20, 1 << 18, 120_000);
         self.msize = 1 << 20;
         self.bytes.0 = MEMORY_ENOUGH;
-        let (clients, entries, requests, blocks_max) = (2, 3, 60, 25);
+        let (clients, entries, requests, blocks_max) = (2, 3, 150, 25);
         let growths = 2;
         self.quotas = Some(Quotas { clients, entries, requests, blocks_max, growths, failures });
         self

@@ -124,6 +124,11 @@ impl Environment {
         self.volumes.turns_left.get_or_insert(turns);
     }
 
+    /// Cancels a requested power failure.
+    pub fn keep_power(&mut self) {
+        self.volumes.turns_left = None;
+    }
+
     /// Counts a turn of the node; returns whether the power fails now.
     pub fn is_power_failing(&mut self) -> bool {
         let is_now = self.volumes.turns_left == Some(0);

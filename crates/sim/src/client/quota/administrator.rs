@@ -427,6 +427,9 @@ impl Administrator {
             (self.audit, self.is_freeing) = (None, false);
             io.env.totals.audits += 1;
             self.is_done = ledger.is_complete() && self.growth.left == 0;
+            if self.is_done {
+                io.env.keep_power();
+            }
             ledger.resume(io);
         }
         drop(ledger);
