@@ -106,7 +106,9 @@ pub struct Params {
 pub struct Quotas {
     /// Clients.
     pub clients: usize,
-    /// Entries of each.
+    /// Clients that upload over HTTP.
+    pub uploaders: usize,
+    /// Entries of each client.
     pub entries: usize,
     /// Requests of each.
     pub requests: u32,
@@ -240,9 +242,10 @@ impl Params {
         (self.piece_max, self.window, self.edit_max) = (1 << 20, 1 << 18, 120_000);
         self.msize = 1 << 20;
         self.bytes.0 = MEMORY_ENOUGH;
-        let (clients, entries, requests, blocks_max) = (2, 3, 150, 25);
+        let (clients, uploaders, entries, requests, blocks_max) = (2, 1, 3, 150, 25);
         let growths = 2;
-        self.quotas = Some(Quotas { clients, entries, requests, blocks_max, growths, failures });
+        self.quotas =
+            Some(Quotas { clients, uploaders, entries, requests, blocks_max, growths, failures });
         self
     }
 
@@ -279,6 +282,7 @@ impl Quotas {
             blocks_max: [6, 25, 150][rng.usize(..3)],
             growths: rng.u32(..3),
             failures: if rng.bool() { rng.u32(1..5) } else { 0 },
+            uploaders: rng.usize(0..3),
         })
     }
 }

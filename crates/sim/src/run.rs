@@ -6,6 +6,7 @@ use crate::client::http::{self, Http};
 use crate::client::lister::Lister;
 use crate::client::ninep::{Ninep, Setup};
 use crate::client::quota::administrator::{self, Administrator};
+use crate::client::quota::uploader::{self, Uploader};
 use crate::client::quota::{self, QuotaClient};
 use crate::client::script::Script;
 use crate::client::subtree::SubtreeReader;
@@ -309,7 +310,9 @@ fn add_quota_clients(world: &mut World, ports: Ports, quotas: &Quotas) {
         world.env.disk.plant(WALL, ROOT, name.as_bytes(), Kind::Directory, b"");
     }
     let Quotas { clients, entries, .. } = *quotas;
-    let ledger = Rc::new(RefCell::new(quota::ledger::Ledger::new(clients, clients * entries)));
+    let uploaders = quotas.uploaders;
+    let ledger = quota::ledger::Ledger::new(clients + uploaders, clients * entries + uploaders);
+    let ledger = Rc::new(RefCell::new(ledger));
     let write_through = is_write_through(&world.env.params);
     for number in 0..clients {
         world.add(Box::new(QuotaClient::new(quota::Setup {
@@ -318,6 +321,14 @@ fn add_quota_clients(world: &mut World, ports: Ports, quotas: &Quotas) {
             entries,
             requests: quotas.requests,
             write_through,
+            ledger: Rc::clone(&ledger),
+        })));
+    }
+    for number in 0..uploaders {
+        world.add(Box::new(Uploader::new(uploader::Setup {
+            listener: ports.http,
+            number,
+            requests: quotas.requests / 2,
             ledger: Rc::clone(&ledger),
         })));
     }

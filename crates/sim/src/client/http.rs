@@ -4,7 +4,7 @@
 //! earlier ones. After an injected fault or a lost connection a file has its old contents, or those
 //! of some unanswered request, and never a mixture.
 
-mod parse;
+pub(in crate::client) mod parse;
 pub mod racer;
 
 use super::{Client, Io};

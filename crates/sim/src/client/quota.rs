@@ -11,6 +11,7 @@ pub mod administrator;
 mod connection;
 mod growth;
 pub mod ledger;
+pub mod uploader;
 mod usage;
 
 use super::{Client, Io};

@@ -2,21 +2,21 @@
 
 /// A whole response.
 #[derive(Debug)]
-pub(super) struct Response {
-    pub(super) status: u16,
+pub(in crate::client) struct Response {
+    pub(in crate::client) status: u16,
     fields: Vec<(String, String)>,
-    pub(super) body: Vec<u8>,
+    pub(in crate::client) body: Vec<u8>,
 }
 
 impl Response {
     /// Returns the value of a header field, by its lower-case name.
-    pub(super) fn field(&self, name: &str) -> Option<&str> {
+    pub(in crate::client) fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 }
 
 /// Takes the first response off the input, if it is complete.
-pub(super) fn take_response(input: &mut Vec<u8>, head_only: bool) -> Option<Response> {
+pub(in crate::client) fn take_response(input: &mut Vec<u8>, head_only: bool) -> Option<Response> {
     let end = input.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&input[..end - 4]).expect("heads are text");
     let mut lines = text.split("\r\n");

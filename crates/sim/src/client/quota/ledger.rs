@@ -6,7 +6,8 @@
 //! with the request, a success one at which the smallest usage does not exceed the largest limit.
 //!
 //! Slack exists where the implementation documents it: the storage of a removed file that was still
-//! open is freed some time later, and a new quota holds once all files are counted.
+//! open is freed some time later, an upload needs space for a file more until it is complete, and a
+//! new quota holds once all files are counted.
 
 use super::usage::{HOLDERS, Limits, Span, Usage, Usages};
 use crate::client::Io;
@@ -24,6 +25,8 @@ enum State {
     Lost,
     /// Waiting for the next audit: its storage is freed some time.
     Freeing,
+    /// Waiting for the next audit: it failed, but what it had stored may still count.
+    Failed,
     /// Took effect before this time.
     Done(Instant),
 }
@@ -33,6 +36,10 @@ struct Change {
     begin: Instant,
     state: State,
     usages: Usages,
+    /// The upload whose success includes it.
+    part_of: Option<Key>,
+    /// Whether it stores something first, which counts even if it fails.
+    is_upload: bool,
 }
 
 /// A change of the limits of a quota.
@@ -138,18 +145,21 @@ impl Ledger {
 
     /// Returns whether storage of removed files may still count.
     pub(super) fn is_freeing(&self) -> bool {
-        self.changes.values().any(|change| change.state == State::Freeing)
+        let counts = |change: &Change| matches!(change.state, State::Freeing | State::Failed);
+        self.changes.values().any(counts)
     }
 
     /// Returns the usage when no request is under way, with all storage freed.
     pub(super) fn usage(&self) -> Usages {
         let mut sum = self.base;
-        self.changes.values().for_each(|change| sum.add(&change.usages, 1));
+        let counted = self.changes.values().filter(|change| change.state != State::Failed);
+        counted.for_each(|change| sum.add(&change.usages, 1));
         sum
     }
 
     /// Records that all storage of removed files is freed.
     pub(super) fn freed(&mut self, now: Instant) {
+        self.changes.retain(|_, change| change.state != State::Failed);
         for change in self.changes.values_mut() {
             if change.state == State::Freeing {
                 change.state = State::Done(now);
@@ -174,8 +184,38 @@ impl Ledger {
         assert!(self.is_open(), "a request begins while none may");
         self.next += 1;
         let key = Key(self.next);
-        self.changes.insert(key, Change { begin: now, state: State::Pending, usages });
+        let (state, part_of, is_upload) = (State::Pending, None, false);
+        self.changes.insert(key, Change { begin: now, state, usages, part_of, is_upload });
         key
+    }
+
+    /// Records the beginning of an upload: the new file counts before it replaces the old one.
+    pub(super) fn begin_upload(&mut self, now: Instant, new: Usages, old: Usages) -> Key {
+        let key = self.begin(now, new);
+        self.changes.get_mut(&key).expect("it has begun").is_upload = true;
+        let part = self.begin(now, old);
+        self.changes.get_mut(&part).expect("it has begun").part_of = Some(key);
+        key
+    }
+
+    /// Sets the state of a request with its parts.
+    fn set(&mut self, key: Key, state: State) {
+        for (known, change) in &mut self.changes {
+            if *known == key || change.part_of == Some(key) {
+                change.state = state;
+            }
+        }
+    }
+
+    /// Removes a request that failed, except for what it may have stored.
+    fn fail(&mut self, key: Key) {
+        self.changes.retain(|known, change| {
+            let is_it = *known == key || change.part_of == Some(key);
+            if is_it && change.is_upload {
+                change.state = State::Failed;
+            }
+            !is_it || change.is_upload
+        });
     }
 
     /// Records the success of a request. `frees_later`: it has removed a file that is open.
@@ -195,8 +235,7 @@ impl Ledger {
             })
         });
         assert!(possible, "a quota is exceeded by {change:?}: {}", self.explain(change, now));
-        let state = if frees_later { State::Freeing } else { State::Done(now) };
-        self.changes.get_mut(&key).expect("seen above").state = state;
+        self.set(key, if frees_later { State::Freeing } else { State::Done(now) });
         self.over(io);
     }
 
@@ -217,13 +256,13 @@ impl Ledger {
         });
         assert!(possible, "no quota can be exceeded by {change:?}: {}", self.explain(change, now));
         io.env.totals.refusals += 1;
-        self.changes.remove(&key);
+        self.fail(key);
         self.over(io);
     }
 
     /// Records that the connection of a request ended before its reply.
     pub(super) fn lose(&mut self, key: Key) {
-        self.changes.get_mut(&key).expect("it is pending").state = State::Lost;
+        self.set(key, State::Lost);
     }
 
     /// Records whether a lost request took effect; its connection ended at `closed`.
@@ -235,13 +274,9 @@ impl Ledger {
         frees_later: bool,
     ) {
         match effect {
-            Some(_) if frees_later => {
-                self.changes.get_mut(&key).expect("it is lost").state = State::Freeing;
-            }
-            Some(closed) => {
-                self.changes.get_mut(&key).expect("it is lost").state = State::Done(closed);
-            }
-            None => drop(self.changes.remove(&key)),
+            Some(_) if frees_later => self.set(key, State::Freeing),
+            Some(closed) => self.set(key, State::Done(closed)),
+            None => self.fail(key),
         }
         self.over(io);
     }
@@ -285,7 +320,7 @@ impl Ledger {
     fn moments(&self, begin: Instant, end: Instant) -> impl Iterator<Item = Instant> {
         let of_changes = self.changes.values().flat_map(|change| match change.state {
             State::Done(end) => [change.begin, end],
-            State::Pending | State::Lost | State::Freeing => [change.begin; 2],
+            State::Pending | State::Lost | State::Freeing | State::Failed => [change.begin; 2],
         });
         let limits = self.limits.iter().flatten();
         let of_limits = limits.flat_map(move |change| [change.begin, change.end.unwrap_or(begin)]);
@@ -300,7 +335,7 @@ impl Ledger {
         for (key, change) in &self.changes {
             let more = change.usages.0[holder];
             let (is_begun, is_over) = (
-                change.begin <= at && *key != but,
+                change.begin <= at && *key != but && change.part_of != Some(but),
                 matches!(change.state, State::Done(end) if end < at),
             );
             if is_over {
