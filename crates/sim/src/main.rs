@@ -199,8 +199,8 @@ fn runs(options: &Options, first: u64, count: u64) -> (u64, u64) {
             Ok(outcome) => {
                 let totals = outcome.totals;
                 println!(
-                    "seed {seed}: {:.3} s, {} events, {} requests, {} faults, {} bytes, {} refusals \
-                     by quotas, {} audits, {} growths, {} power failures, {:016x}",
+                    "seed {seed}: {:.3} s, {} events, {} requests, {} faults, {} bytes, \
+                     {} refusals by quotas, {} audits, {} growths, {} power failures, {:016x}",
                     outcome.took.as_secs_f64(),
                     totals.events,
                     totals.requests,

@@ -218,6 +218,13 @@ impl Params {
         (self.subtrees, self.editors) = (0, 0);
     }
 
+    /// Returns whether all space of a volume can be used in reasonable time, without other clients
+    /// that need some.
+    pub(crate) fn fills(&self) -> bool {
+        let is_fast = self.piece_max >= 5000 && self.window >= 9000 && self.msize >= 65_536;
+        is_fast && self.quotas.as_ref().is_some_and(|quotas| quotas.failures > 0)
+    }
+
     /// Provides enough memory and connections for all clients.
     fn have_enough(&mut self) {
         self.bytes.1 = self.bytes.1.max(MEMORY_ENOUGH);

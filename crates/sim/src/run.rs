@@ -80,7 +80,8 @@ pub fn play(text: &str) -> String {
     let stage = |world: &mut World, ports: Ports| {
         world.add(Box::new(Script::new(ports.ninep, text)));
     };
-    let outcome = run_on(Params::calm(1), Show::Keep, |world| world, stage);
+    let params = Params { quotas: None, ..Params::calm(1) };
+    let outcome = run_on(params, Show::Keep, |world| world, stage);
     let lines = outcome.trace.lines().filter_map(|line| line.split_once(" client 0: "));
     lines.map(|(_, words)| words.to_string() + "\n").collect()
 }
@@ -341,6 +342,7 @@ fn add_quota_clients(world: &mut World, ports: Ports, quotas: &Quotas) {
         growths: quotas.growths,
         failures: quotas.failures,
         blocks_max: quotas.blocks_max,
+        fills: world.env.params.fills(),
     })));
 }
 

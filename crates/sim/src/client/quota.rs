@@ -9,6 +9,7 @@
 
 pub mod administrator;
 mod connection;
+mod filling;
 mod growth;
 pub mod ledger;
 pub mod uploader;

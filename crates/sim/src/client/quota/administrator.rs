@@ -6,6 +6,7 @@
 //! later: there it must become so.
 
 use super::connection::{Connection, DIR, ROOT, Replies, Reply, walk};
+use super::filling::Filling;
 use super::growth::{self, Growth};
 use super::ledger::Ledger;
 use super::usage::{BLOCK, HOLDERS, History, Limits, Usage};
@@ -31,6 +32,10 @@ const REPLACE: u32 = 2;
 const VALUE_MAX: u32 = 2000;
 /// Number of free blocks of the volume that other clients may take between two requests.
 const OTHERS: u64 = 4000;
+/// Maximum pause between two actions, milliseconds.
+const PAUSE_MS: u64 = 15;
+/// Maximum numbers of turns of the node until a power failure.
+const TURNS: [u32; 3] = [20, 300, 3000];
 /// Time within which files are counted, and storage is freed, virtual time.
 const SETTLED: Duration = Duration::from_secs(300);
 
@@ -62,6 +67,8 @@ enum Task {
     Complaining,
     /// Waiting for the end of the command.
     Closing,
+    /// Waiting for a step of using all space.
+    Filling,
 }
 
 /// A quota that was read.
@@ -87,6 +94,8 @@ pub struct Setup {
     pub failures: u32,
     /// Maximum number of blocks of a limit.
     pub blocks_max: u64,
+    /// Whether all space is used after a growth.
+    pub fills: bool,
 }
 
 /// The administrator.
@@ -98,6 +107,10 @@ pub struct Administrator {
     /// Limits of each quota; `None` for one that is not there.
     limits: [History<Option<Limits>>; HOLDERS],
     growth: Growth,
+    /// File that takes all space, until its space is available again.
+    filling: Option<Filling>,
+    /// Whether that file must be removed.
+    is_unclean: bool,
     /// Quotas read so far for the present purpose.
     found: Vec<Option<Found>>,
     /// A quota whose last change has an unknown outcome, or may not be enforced yet.
@@ -128,6 +141,8 @@ impl Administrator {
             task: Task::Idle,
             limits,
             growth: Growth::new(setup.layout, setup.growths),
+            filling: None,
+            is_unclean: false,
             found: Vec::new(),
             unsure: None,
             is_lost: false,
@@ -152,6 +167,9 @@ impl Administrator {
         if let Some(holder) = self.unsure {
             return self.read(io, Purpose::Confirm, holder);
         }
+        if self.is_unclean {
+            return self.clean(io);
+        }
         if self.growth.is_pending() {
             let line = self.growth.command();
             return self.send(io, Task::Growing, &growth::command(&line));
@@ -166,7 +184,8 @@ impl Administrator {
         match io.rng().u8(..10) {
             _ if is_complete && self.growth.left > 0 => self.grow(io),
             0 | 1 if self.growth.left > 0 => self.grow(io),
-            2 if self.setup.failures > 0 => self.fail_power(io, 3000),
+            2 if self.setup.failures > 0 => self.fail_power(io),
+            _ if is_complete && self.setup.failures > 0 => self.fail_power(io),
             3 => self.begin_audit(io),
             _ if is_complete => self.begin_audit(io),
             _ => self.limit(io),
@@ -181,11 +200,12 @@ impl Administrator {
         io.wake_in(pause);
     }
 
-    fn fail_power(&mut self, io: &mut Io<'_>, most: u32) {
+    fn fail_power(&mut self, io: &mut Io<'_>) {
         self.setup.failures -= 1;
+        let most = TURNS[io.rng().usize(..TURNS.len())];
         let turns = io.rng().u32(..most);
         io.env.fail_power_in(turns);
-        self.rest(io, 40);
+        self.rest(io, PAUSE_MS);
     }
 
     fn begin_audit(&mut self, io: &mut Io<'_>) {
@@ -240,7 +260,7 @@ impl Administrator {
         }
         if self.setup.failures > 0 && io.one_in(2) {
             self.setup.failures -= 1;
-            let turns = io.rng().u32(..60);
+            let turns = io.rng().u32(..TURNS[0] * 3);
             io.env.fail_power_in(turns);
         }
         io.trace(format_args!("{line}"));
@@ -305,6 +325,7 @@ impl Administrator {
             (Task::Closing, Reply::Done) => {
                 self.begin_audit_or_rest(io);
             }
+            (Task::Filling, last) => self.filled(io, &last),
             (task, _) => panic!("{task:?} got {:?}", replies.replies),
         }
     }
@@ -315,7 +336,7 @@ impl Administrator {
         if io.one_in(2) {
             return self.begin_audit(io);
         }
-        self.rest(io, 40);
+        self.rest(io, PAUSE_MS);
     }
 
     /// Handles a quota that was read.
@@ -349,15 +370,15 @@ impl Administrator {
             self.unsure = None;
         }
         drop(ledger);
-        self.rest(io, if self.unsure.is_some() { 20 } else { 40 });
+        self.rest(io, if self.unsure.is_some() { 20 } else { PAUSE_MS });
     }
 
     fn measured(&mut self, io: &mut Io<'_>, purpose: Purpose, replies: &[Reply]) {
         let space = |reply: &Reply| match reply {
-            Reply::Space { blocks, free } => (*blocks, *free),
+            Reply::Space { blocks, free, available } => (*blocks, *free, *available),
             other => panic!("space is {other:?}"),
         };
-        let spaces: Vec<(u64, u64)> = replies.iter().map(space).collect();
+        let spaces: Vec<(u64, u64, u64)> = replies.iter().map(space).collect();
         self.task = Task::Idle;
         match purpose {
             Purpose::Recover => self.recover(io, spaces[0].0),
@@ -390,7 +411,7 @@ impl Administrator {
     }
 
     /// Compares usage and space with those expected.
-    fn judge(&mut self, io: &mut Io<'_>, spaces: &[(u64, u64)]) {
+    fn judge(&mut self, io: &mut Io<'_>, spaces: &[(u64, u64, u64)]) {
         let mut ledger = self.setup.ledger.borrow_mut();
         assert!(ledger.is_quiet(), "requests are under way");
         let usage = ledger.usage();
@@ -409,9 +430,9 @@ impl Administrator {
             assert!(is_same || may_differ, "{name} counts {found:?}, and has {expected:?}");
             is_exact &= is_same && found.is_enforced;
         }
-        let (blocks, free) = spaces[0];
+        let (blocks, free, available) = spaces[0];
         assert_eq!(blocks, self.growth.data_blocks(), "blocks of the volume");
-        for (holder, (blocks, left)) in spaces[1..].iter().enumerate() {
+        for (holder, (blocks, left, _)) in spaces[1..].iter().enumerate() {
             let Some(found) = self.found[holder].filter(|_| is_exact) else { continue };
             let most = (found.limits.bytes / BLOCK).min(spaces[0].0);
             let unused = most.saturating_sub(found.used.blocks.cast_unsigned());
@@ -421,10 +442,16 @@ impl Administrator {
             assert!(unused + OTHERS > free || *left == unused, "{name}: {left} of {unused} free");
             assert!(*left <= unused, "{name}: {left} of {unused} free");
         }
+        if let Some(filling) = &self.filling {
+            is_exact &= filling.is_freed(available);
+        } else if is_exact && self.setup.fills && self.growth.has_grown {
+            drop(ledger);
+            return self.fill(io, available);
+        }
         if is_exact {
             ledger.freed(io.now());
             (0..HOLDERS).for_each(|holder| ledger.enforce(io.now(), holder));
-            (self.audit, self.is_freeing) = (None, false);
+            (self.audit, self.is_freeing, self.filling) = (None, false, None);
             io.env.totals.audits += 1;
             self.is_done = ledger.is_complete() && self.growth.left == 0;
             if self.is_done {
@@ -436,6 +463,33 @@ impl Administrator {
         self.wait_for_audit(io);
     }
 
+    /// Uses all space of the volume while no request is under way.
+    fn fill(&mut self, io: &mut Io<'_>, available: u64) {
+        self.growth.has_grown = false;
+        let payload_max = self.connection.payload_max();
+        let connection = &mut self.connection;
+        let send = |messages: &[Tmessage<'_>]| connection.send(io, TAG, messages);
+        self.filling = Some(Filling::new(available, payload_max, send));
+        self.task = Task::Filling;
+    }
+
+    /// Removes the file that takes all space after a lost connection or a power failure.
+    fn clean(&mut self, io: &mut Io<'_>) {
+        let (connection, filling) = (&mut self.connection, self.filling.as_mut());
+        let filling = filling.expect("it was being filled");
+        filling.clean(|messages| connection.send(io, TAG, messages));
+        (self.task, self.is_unclean) = (Task::Filling, false);
+    }
+
+    fn filled(&mut self, io: &mut Io<'_>, reply: &Reply) {
+        let filling = self.filling.as_mut().expect("it is being filled");
+        let connection = &mut self.connection;
+        if filling.step(reply, |messages| connection.send(io, TAG, messages)) {
+            self.audit = Some(io.now());
+            self.rest(io, PAUSE_MS);
+        }
+    }
+
     fn wait_for_audit(&mut self, io: &mut Io<'_>) {
         let waited = self.audit.map_or(Duration::ZERO, |since| io.now().since(since));
         let (found, ledger) = (&self.found, self.setup.ledger.borrow());
@@ -444,7 +498,7 @@ impl Administrator {
         if self.is_done {
             return self.connection.leave(io);
         }
-        self.rest(io, 40);
+        self.rest(io, PAUSE_MS);
     }
 
     /// Notes power failures: quotas and size must be found again.
@@ -457,7 +511,7 @@ impl Administrator {
         self.connection.give_up();
         (self.task, self.unsure, self.is_lost) = (Task::Idle, None, false);
         (self.is_failed, self.is_freeing, self.audit) = (true, true, None);
-        self.is_done = false;
+        (self.is_done, self.is_unclean) = (false, self.filling.is_some());
     }
 }
 
@@ -536,6 +590,7 @@ impl Client for Administrator {
             | Task::Growing
             | Task::Complaining
             | Task::Closing => {}
+            Task::Filling => self.is_unclean = true,
         }
         if !self.is_done {
             self.rest(io, 200);

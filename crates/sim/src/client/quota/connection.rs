@@ -36,6 +36,7 @@ pub(super) enum Reply {
     Space {
         blocks: u64,
         free: u64,
+        available: u64,
     },
 }
 
@@ -46,8 +47,8 @@ impl Reply {
             Rmessage::Read { data } => Reply::Data(data.0.to_vec()),
             Rmessage::Write { count } => Reply::Written(*count),
             Rmessage::Xattrwalk { size } => Reply::Attribute(*size),
-            Rmessage::Statfs { blocks, bfree, .. } => {
-                Reply::Space { blocks: *blocks, free: *bfree }
+            Rmessage::Statfs { blocks, bfree, bavail, .. } => {
+                Reply::Space { blocks: *blocks, free: *bfree, available: *bavail }
             }
             Rmessage::Getattr { mode, uid, size, blocks, .. } => Reply::Stat {
                 is_directory: mode & 0o170_000 == 0o040_000,

@@ -29,12 +29,14 @@ pub(super) struct Growth {
     is_repeated: bool,
     /// Growths still to come.
     pub(super) left: u32,
+    /// Whether it has grown since its space was used.
+    pub(super) has_grown: bool,
 }
 
 impl Growth {
     /// Returns a volume of this layout, before this number of growths.
     pub(super) fn new(layout: Layout, left: u32) -> Growth {
-        Growth { layout, target: None, is_repeated: false, left }
+        Growth { layout, target: None, is_repeated: false, left, has_grown: false }
     }
 
     /// Returns the expected number of blocks for pages and data.
@@ -76,7 +78,7 @@ impl Growth {
     /// Records that the growth is complete.
     pub(super) fn succeed(&mut self, io: &mut Io<'_>) {
         self.layout = self.target.take().expect("it grows");
-        self.is_repeated = false;
+        (self.is_repeated, self.has_grown) = (false, true);
         self.left = self.left.saturating_sub(1);
         io.env.totals.growths += 1;
         io.env.expected_blocks = Some(self.layout.blocks);

@@ -42,6 +42,20 @@ struct Change {
     is_upload: bool,
 }
 
+impl Change {
+    /// Returns the usages that count one after the other: the file of an upload first, then its
+    /// blocks, the last of them with all others.
+    fn steps(&self) -> Vec<Usages> {
+        if !self.is_upload {
+            return vec![self.usages];
+        }
+        let (mut file, mut blocks) = (self.usages, self.usages);
+        file.0.iter_mut().for_each(|usage| usage.blocks = 0);
+        blocks.0.iter_mut().for_each(|usage| usage.inodes = 0);
+        vec![file, blocks]
+    }
+}
+
 /// A change of the limits of a quota.
 #[derive(Clone, Copy, Debug)]
 struct LimitChange {
@@ -227,11 +241,12 @@ impl Ledger {
         let fits = |usage: Usage, more: Usage, limits: &Limits| !limits.are_exceeded(usage, more);
         let lowest = |at, holder| self.usage_at(at, holder, key, |more| more.min(0));
         let change = &self.changes[&key];
-        let possible = self.moments(change.begin, now).any(|at| {
-            (0..HOLDERS).all(|holder| {
-                let usage = lowest(at, holder);
-                let more = change.usages.0[holder];
-                self.limits_at(at, holder).any(|limits| fits(usage, more, limits))
+        let possible = change.steps().iter().all(|step| {
+            self.moments(change.begin, now).any(|at| {
+                (0..HOLDERS).all(|holder| {
+                    let (usage, more) = (lowest(at, holder), step.0[holder]);
+                    self.limits_at(at, holder).any(|limits| fits(usage, more, limits))
+                })
             })
         });
         assert!(possible, "a quota is exceeded by {change:?}: {}", self.explain(change, now));
@@ -395,6 +410,8 @@ impl Ledger {
         self.base = directories();
         self.items.1 = self.items.0;
         (self.paused, self.spans) = (true, Vec::new());
+        // Clients that are done find their entries once more.
+        self.wake_all(io);
     }
 
     /// Records that an entry was found after a power failure; `spans` are the times at which the
