@@ -45,6 +45,11 @@ const FIDS: u32 = 10;
 const READ_WRITE: u32 = 2;
 const REMOVE_DIR: u32 = 0x200;
 
+/// Returns a byte of data at an offset: neighbouring blocks are different.
+fn pattern(at: usize) -> u8 {
+    ((at >> 4) ^ (at / BLOCK as usize).wrapping_mul(31)) as u8
+}
+
 /// State of an entry's fid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fid {
@@ -326,7 +331,7 @@ impl QuotaClient {
         let (least, longest) = SIZES[io.rng().usize(..SIZES.len())];
         let count = io.rng().usize(least..=longest).min(most).max(1);
         self.salt = self.salt.wrapping_add(1);
-        (0..count).map(|at| (self.salt ^ (at >> 4) as u8).max(1)).collect()
+        (0..count).map(|at| (self.salt ^ pattern(at)).max(1)).collect()
     }
 
     fn describe(&mut self, io: &mut Io<'_>, index: usize, dir: usize) {

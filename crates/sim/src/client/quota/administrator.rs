@@ -1,7 +1,7 @@
 //! An administrator, who sets and removes quotas, compares their usage with that of all entries,
 //! and grows the volume.
 //!
-//! The usage is compared while no request is under way. It is exact, except that the storage of a
+//! The usage is compared while no request is in flight. It is exact, except that the storage of a
 //! removed file that was open, or that was removed before a power failure, is freed some time
 //! later: there it must become so.
 
@@ -125,6 +125,8 @@ pub struct Administrator {
     is_freeing: bool,
     /// Beginning of the audit, if one is due.
     audit: Option<Instant>,
+    /// Beginning of the last comparison.
+    asked: Instant,
     /// Time of the next action.
     next: Instant,
     is_done: bool,
@@ -150,6 +152,7 @@ impl Administrator {
             is_failed: false,
             is_freeing: false,
             audit: None,
+            asked: Instant(0),
             next: Instant(0),
             is_done: false,
             setup,
@@ -176,6 +179,7 @@ impl Administrator {
         }
         if self.audit.is_some() {
             if self.setup.ledger.borrow().is_quiet() {
+                self.asked = io.now();
                 self.read(io, Purpose::Audit, 0);
             }
             return;
@@ -413,7 +417,7 @@ impl Administrator {
     /// Compares usage and space with those expected.
     fn judge(&mut self, io: &mut Io<'_>, spaces: &[(u64, u64, u64)]) {
         let mut ledger = self.setup.ledger.borrow_mut();
-        assert!(ledger.is_quiet(), "requests are under way");
+        assert!(ledger.is_quiet(), "requests are in flight");
         let usage = ledger.usage();
         let may_lag = self.is_freeing || ledger.is_freeing();
         let mut is_exact = true;
@@ -463,7 +467,7 @@ impl Administrator {
         self.wait_for_audit(io);
     }
 
-    /// Uses all space of the volume while no request is under way.
+    /// Uses all space of the volume while no request is in flight.
     fn fill(&mut self, io: &mut Io<'_>, available: u64) {
         self.growth.has_grown = false;
         let payload_max = self.connection.payload_max();
@@ -491,7 +495,9 @@ impl Administrator {
     }
 
     fn wait_for_audit(&mut self, io: &mut Io<'_>) {
-        let waited = self.audit.map_or(Duration::ZERO, |since| io.now().since(since));
+        // A reply may have taken long to arrive: it shows the state of the time of its request.
+        let asked = self.asked;
+        let waited = self.audit.map_or(Duration::ZERO, |since| asked.since(since.min(asked)));
         let (found, ledger) = (&self.found, self.setup.ledger.borrow());
         assert!(waited < SETTLED, "usage is still {found:?}, and not {:?}", ledger.usage());
         drop(ledger);

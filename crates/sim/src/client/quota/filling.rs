@@ -68,7 +68,7 @@ impl Filling {
     }
 
     fn bytes(&self, offset: usize) -> Vec<u8> {
-        (offset..offset + self.piece).map(|at| (at >> 4) as u8 | 1).collect()
+        (offset..offset + self.piece).map(|at| super::pattern(at) | 1).collect()
     }
 
     /// Handles the last reply; passes the next messages to `send`. Returns whether it is complete.

@@ -1,7 +1,7 @@
 //! The oracle of quotas: decides whether a request may have been refused, or may have succeeded.
 //!
 //! Each request takes effect at one moment between its beginning and its reply. So at each moment
-//! the usage is that of all requests with a reply before it, and of any of those under way. A
+//! the usage is that of all requests with a reply before it, and of any of those in flight. A
 //! refusal needs a moment of its request at which the largest such usage exceeds the smallest limit
 //! with the request, a success one at which the smallest usage does not exceed the largest limit.
 //!
@@ -151,7 +151,7 @@ impl Ledger {
         self.wake_all(io);
     }
 
-    /// Returns whether no request is under way, and the outcomes of all are known.
+    /// Returns whether no request is in flight, and the outcomes of all are known.
     pub(super) fn is_quiet(&self) -> bool {
         let waits = |change: &Change| matches!(change.state, State::Pending | State::Lost);
         self.items.1 == 0 && !self.changes.values().any(waits)
@@ -163,7 +163,7 @@ impl Ledger {
         self.changes.values().any(counts)
     }
 
-    /// Returns the usage when no request is under way, with all storage freed.
+    /// Returns the usage when no request is in flight, with all storage freed.
     pub(super) fn usage(&self) -> Usages {
         let mut sum = self.base;
         let counted = self.changes.values().filter(|change| change.state != State::Failed);
@@ -344,7 +344,7 @@ impl Ledger {
     }
 
     /// Returns an extreme of a usage at a moment, without one request; `part` returns the
-    /// contribution of one under way.
+    /// contribution of one in flight.
     fn usage_at(&self, at: Instant, holder: usize, but: Key, part: impl Fn(i64) -> i64) -> Usage {
         let mut usage = self.base.0[holder];
         for (key, change) in &self.changes {

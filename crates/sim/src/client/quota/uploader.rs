@@ -152,7 +152,7 @@ impl Uploader {
         let (least, longest) = SIZES[io.rng().usize(..SIZES.len())];
         let count = io.rng().usize(least..=longest).min(io.env.params.payload_max()).max(1);
         self.salt = self.salt.wrapping_add(1);
-        (0..count).map(|at| (self.salt ^ (at >> 4) as u8).max(1)).collect()
+        (0..count).map(|at| (self.salt ^ super::pattern(at)).max(1)).collect()
     }
 
     fn replied(&mut self, io: &mut Io<'_>, pending: Pending, response: &Response) {

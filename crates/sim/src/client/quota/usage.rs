@@ -157,7 +157,7 @@ impl<T> History<T> {
     /// Records its successful reply. States before one that is `durable`, by the time of its
     /// reply, are dropped.
     pub(super) fn end(&mut self, now: u64, durable: u64) {
-        self.0.last_mut().expect("a request is under way").end = now;
+        self.0.last_mut().expect("a request is in flight").end = now;
         let first = self.0.iter().rposition(|version| version.end < durable);
         self.0.drain(..first.unwrap_or(0));
     }
