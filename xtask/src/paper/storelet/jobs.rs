@@ -268,8 +268,9 @@ fn write(
                  and 0.05 s locally, 57 times less.\n\n";
     let _ = writeln!(
         lab.text,
-        "`upcall run rg.wasm -- -n do_setitimer /` said the {lines} lines that ripgrep 15.2.0 \
-         says with `-n -j1 do_setitimer .` in the directory, but for the dot in front.\n",
+        "`upcall run rg.wasm -- --no-ignore-vcs -n do_setitimer /` said the {lines} lines that \
+         ripgrep 15.2.0 says with `--no-ignore-vcs -n -j1 do_setitimer .` in the directory, but \
+         for the dot in front.\n",
     );
     goals(lab, rows);
 }

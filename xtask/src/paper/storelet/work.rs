@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 /// Word to search: it occurs in a few places below `kernel/time`.
 const WORD: &str = "do_setitimer";
 
+/// Flag of ripgrep: a tree within a repository may be ignored, by its own `.gitignore` too.
+const VISIBLE: &str = "--no-ignore-vcs";
 /// Rows of the database.
 const ROWS: u32 = 400_000;
 const QUERY: &str = "pragma temp_store = memory; \
@@ -50,7 +52,7 @@ impl Job {
         let program = |name| guests::native(name).map(|path| path.display().to_string());
         Ok(match self {
             Job::Find => format!("find {part} -name itimer.c"),
-            Job::Grep => format!("{} -n {WORD} {part}", program("rg")?),
+            Job::Grep => format!("{} {VISIBLE} -n {WORD} {part}", program("rg")?),
             Job::Count => format!("{} {part}", program("wc")?),
             Job::Sums => {
                 format!("find {part} -type f -print0 | sed -z 's|^\\./||' | xargs -0 sha256sum")
@@ -64,7 +66,7 @@ impl Job {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         match self {
             Job::Find => ("find", words(&[part, "-name", "itimer.c"])),
-            Job::Grep => ("rg", words(&["-n", WORD, part])),
+            Job::Grep => ("rg", words(&[VISIBLE, "-n", WORD, part])),
             Job::Count => ("wc", words(&[part])),
             Job::Sums => ("sums", words(&[part])),
             Job::Query => ("sql", words(&["/files.db", QUERY])),
@@ -151,10 +153,10 @@ fn timed(command: &mut Command) -> Result<(Done, Option<i32>)> {
 pub(super) fn search_from_the_root(dir: &Path, port: u16) -> Result<usize> {
     let mut command = Command::new(crate::server::binary());
     command.args(["run", &format!("127.0.0.1:{port}"), "--cpu", "10m", "--time", "20m"]);
-    command.arg(wasm("rg")).args(["--", "-n", WORD, "/"]).stdin(Stdio::null());
+    command.arg(wasm("rg")).args(["--", VISIBLE, "-n", WORD, "/"]).stdin(Stdio::null());
     let beside = sh::read(&mut command)?;
     let rg = guests::native("rg")?.display().to_string();
-    let local = sh::read(sh::cmd(&rg, &["-n", "-j1", WORD, "."]).current_dir(dir))?;
+    let local = sh::read(sh::cmd(&rg, &[VISIBLE, "-n", "-j1", WORD, "."]).current_dir(dir))?;
     let mut local: Vec<&str> = local.lines().map(|line| line.trim_start_matches('.')).collect();
     let mut beside: Vec<&str> = beside.lines().collect();
     if local != beside {
