@@ -1,6 +1,7 @@
 //! Options of the command line and, with the same names, of a TOML file.
 
 use crate::bounded;
+use crate::units::{mebibytes, seconds};
 use clap::{Args, ValueEnum};
 use reactor::Address;
 use serde::Deserialize;
@@ -104,8 +105,8 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) nfs_async: bool,
 
-    /// Block cache of a volume, MiB [default: 256]
-    #[arg(long, value_name = "MIB")]
+    /// Block cache of a volume, MiB or with a unit, like 2G [default: 256]
+    #[arg(long, value_name = "MIB", value_parser = mebibytes::<usize>)]
     pub(crate) cache: Option<usize>,
 
     /// Open a volume even if its disk has lost transactions acknowledged as durable
@@ -152,7 +153,7 @@ pub(crate) struct Serve {
 
     /// Memory for requests, unsent responses, fids and open files of all connections, MiB; at the
     /// limit, requests wait and stalled clients are disconnected [default: 512]
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = mebibytes::<usize>)]
     pub(crate) memory_max: Option<usize>,
 
     /// Maximum size of a 9P message, bytes, at most 1048576 [default: 1048576]
@@ -171,27 +172,27 @@ pub(crate) struct Serve {
 
     /// Total memory for storelets, MiB; at the limit, new storelets wait for others to end
     /// [default: 1024]
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = mebibytes::<u64>)]
     pub(crate) storelet_memory: Option<u64>,
 
     /// Memory for the storelets of one connection, MiB, including 6 MiB of server overhead for each
     /// [default: three quarters of --storelet-memory]
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = mebibytes::<u64>)]
     pub(crate) storelet_client_memory: Option<u64>,
 
     /// Maximum memory of one storelet, MiB; requests for more are refused [default: half of
     /// --storelet-memory, less 6]
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = mebibytes::<u64>)]
     pub(crate) storelet_memory_max: Option<u64>,
 
     /// Maximum run time of one storelet, including waits, seconds; requests for more are refused
     /// [default: 3600]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) storelet_time_max: Option<u64>,
 
     /// Maximum processor time of one storelet, seconds; requests for more are refused
     /// [default: 600]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) storelet_cpu_max: Option<u64>,
 
     /// Directory for compiled storelets, not writable by other users [default: upcall/storelets in
