@@ -181,26 +181,30 @@ impl Params {
         let Faults { path_error, late_error, too_many_open, .. } = params.faults;
         params.needs_names &= path_error + late_error + too_many_open == 0;
         if params.volume {
-            // A volume is visible only through the server, so every result must be known, except
-            // those of editors.
-            if params.editors > 1 && edits.bool() {
-                params.leave_to_editors();
-            }
-            let Faults { reset, stall, hang, .. } = params.faults;
-            params.faults = match params.linux {
-                0 => Faults { reset, stall, hang, ..Faults::default() },
-                _ => Faults::default(),
-            };
-            (params.listers, params.disconnect, params.malformed) = (0, 0, 0);
-            params.stop_after = None;
-            params.quotas = Quotas::draw(seed, params.requests);
-            if params.quotas.as_ref().is_some_and(|quotas| quotas.failures > 0) {
-                params.leave_to_quota_clients();
-            }
-            // Nor may a client be disconnected in favour of others.
-            params.have_enough();
+            params.serve_volume(&mut edits);
         }
         params
+    }
+
+    /// Adapts the parameters to a volume. It is visible only through the server, so every result
+    /// must be known, except those of editors.
+    fn serve_volume(&mut self, edits: &mut Rng) {
+        if self.editors > 1 && edits.bool() {
+            self.leave_to_editors();
+        }
+        let Faults { reset, stall, hang, .. } = self.faults;
+        self.faults = match self.linux {
+            0 => Faults { reset, stall, hang, ..Faults::default() },
+            _ => Faults::default(),
+        };
+        (self.listers, self.disconnect, self.malformed) = (0, 0, 0);
+        self.stop_after = None;
+        self.quotas = Quotas::draw(self.seed, self.requests);
+        if self.quotas.as_ref().is_some_and(|quotas| quotas.failures > 0) {
+            self.leave_to_quota_clients();
+        }
+        // Nor may a client be disconnected in favour of others.
+        self.have_enough();
     }
 
     /// Leaves only editors, whose writes may be too large for the journal.

@@ -553,10 +553,7 @@ impl Client for QuotaClient {
     fn wake(&mut self, io: &mut Io<'_>) {
         self.setup.ledger.borrow_mut().join(io.index);
         self.note_failures(io);
-        self.connection.check(io);
-        if self.connection.is_away() && !self.is_done() {
-            self.connection.connect(io);
-        }
+        self.connection.keep(io, !self.is_done());
         self.work(io);
     }
 

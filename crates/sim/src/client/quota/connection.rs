@@ -120,7 +120,7 @@ impl Connection {
     }
 
     /// Returns whether it is not connected.
-    pub(super) fn is_away(&self) -> bool {
+    fn is_away(&self) -> bool {
         self.phase == Phase::Away
     }
 
@@ -129,8 +129,16 @@ impl Connection {
         self.msize as usize - 24
     }
 
+    /// Checks the connection, and connects if it is needed.
+    pub(super) fn keep(&mut self, io: &mut Io<'_>, is_needed: bool) {
+        self.check(io);
+        if self.is_away() && is_needed {
+            self.connect(io);
+        }
+    }
+
     /// Connects.
-    pub(super) fn connect(&mut self, io: &mut Io<'_>) {
+    fn connect(&mut self, io: &mut Io<'_>) {
         assert!(self.is_away(), "it is connected");
         self.input.clear();
         self.phase = Phase::Leaving;
@@ -212,7 +220,7 @@ impl Connection {
     }
 
     /// Checks that no reply is late; to be called when woken.
-    pub(super) fn check(&mut self, io: &mut Io<'_>) {
+    fn check(&mut self, io: &mut Io<'_>) {
         let waited = io.now().since(self.since);
         let waits = !self.is_away() && !self.sequences.is_empty();
         assert!(!waits || waited < TIMEOUT, "no reply for {waited:?}: {self:?}");
