@@ -418,8 +418,6 @@ impl Link {
         connection.close();
         *state = State::Down(number);
         drop(state);
-        // A write to standard error may wait for its reader: nothing is locked meanwhile.
-        note(format_args!("the connection with {} is lost; connecting again", self.address));
         let link = self.clone();
         let started =
             std::thread::Builder::new().name("connect".into()).spawn(move || link.reconnect());
@@ -427,7 +425,10 @@ impl Link {
             *lock(&self.state) = State::Over;
             self.changed.notify_all();
             note(format_args!("cannot connect again: {error}; unmount and mount again"));
+            return;
         }
+        // A write to standard error may wait for its reader: nothing waits for it meanwhile.
+        note(format_args!("the connection with {} is lost; connecting again", self.address));
     }
 
     /// Connects until it succeeds or the mount has ended.
