@@ -105,7 +105,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) nfs_async: bool,
 
-    /// Block cache of a volume, MiB or with a unit, like 2G [default: 256]
+    /// Block cache of a volume, MiB, or with a unit [default: 256]
     #[arg(long, value_name = "MIB", value_parser = mebibytes::<usize>)]
     pub(crate) cache: Option<usize>,
 
@@ -151,8 +151,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N")]
     pub(crate) connections_max: Option<usize>,
 
-    /// Memory for requests, unsent responses, fids and open files of all connections, MiB; at the
-    /// limit, requests wait and stalled clients are disconnected [default: 512]
+    /// Memory for requests, unsent responses, fids and open files of all connections, MiB, or with
+    /// a unit; at the limit, requests wait and stalled clients are disconnected [default: 512]
     #[arg(long, value_name = "MIB", value_parser = mebibytes::<usize>)]
     pub(crate) memory_max: Option<usize>,
 
@@ -170,28 +170,28 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N")]
     pub(crate) storelet_threads: Option<usize>,
 
-    /// Total memory for storelets, MiB; at the limit, new storelets wait for others to end
-    /// [default: 1024]
+    /// Total memory for storelets, MiB, or with a unit; at the limit, new storelets wait for others
+    /// to end [default: 1024]
     #[arg(long, value_name = "MIB", value_parser = mebibytes::<u64>)]
     pub(crate) storelet_memory: Option<u64>,
 
-    /// Memory for the storelets of one connection, MiB, including 6 MiB of server overhead for each
-    /// [default: three quarters of --storelet-memory]
+    /// Memory for the storelets of one connection, MiB, or with a unit, including 6 MiB of server
+    /// overhead for each [default: three quarters of --storelet-memory]
     #[arg(long, value_name = "MIB", value_parser = mebibytes::<u64>)]
     pub(crate) storelet_client_memory: Option<u64>,
 
-    /// Maximum memory of one storelet, MiB; requests for more are refused [default: half of
-    /// --storelet-memory, less 6]
+    /// Maximum memory of one storelet, MiB, or with a unit; requests for more are refused [default:
+    /// half of --storelet-memory, less 6]
     #[arg(long, value_name = "MIB", value_parser = mebibytes::<u64>)]
     pub(crate) storelet_memory_max: Option<u64>,
 
-    /// Maximum run time of one storelet, including waits, seconds; requests for more are refused
-    /// [default: 3600]
+    /// Maximum run time of one storelet, including waits, seconds, or with a unit; requests for
+    /// more are refused [default: 3600]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) storelet_time_max: Option<u64>,
 
-    /// Maximum processor time of one storelet, seconds; requests for more are refused
-    /// [default: 600]
+    /// Maximum processor time of one storelet, seconds, or with a unit; requests for more are
+    /// refused [default: 600]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) storelet_cpu_max: Option<u64>,
 
