@@ -175,9 +175,9 @@ impl Page {
         let lines = format!("mount /m volume:{}\n", file.display());
         let space = Space::start_with(base, &lines, &["--as".to_owned(), owner])?;
         let mut rows = Vec::new();
-        // The server needs a file for each connection, and keeps three: for its root, a node and an
-        // open file.
-        let most = usize::try_from(bench::files_max()).unwrap_or(usize::MAX) / 40 * 9;
+        // A client takes four files of the server: a connection, a root, a node and an open file.
+        // The server keeps an eighth for others.
+        let most = usize::try_from(bench::files_max()).unwrap_or(usize::MAX) / 5;
         let mut counts: Vec<usize> = points.clients.iter().map(|it| most.min(*it)).collect();
         counts.dedup();
         for count in counts {
