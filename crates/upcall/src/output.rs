@@ -6,8 +6,10 @@ use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-/// First failure of a write to standard output.
-static FAILURE: Mutex<Option<io::Error>> = Mutex::new(None);
+/// First failure to write a result, and where to.
+static FAILURE: Mutex<Option<(&str, io::Error)>> = Mutex::new(None);
+
+const STANDARD_OUTPUT: &str = "standard output";
 
 /// Writes a line to standard output; [`finish`] reports a failure.
 macro_rules! out_line {
@@ -19,19 +21,37 @@ macro_rules! err_line {
     ($($text:tt)*) => { $crate::output::err(format_args!("{}\n", format_args!($($text)*))) };
 }
 
-/// Writes to standard output; [`finish`] reports the first failure, after which nothing more is
-/// written. A closed pipe is none.
+/// Writes a result to standard output; [`finish`] reports the first failure, after which nothing
+/// more is written. A closed pipe is none.
 pub(crate) fn out(text: Arguments<'_>) {
-    let mut failure = FAILURE.lock().expect("nobody panics with it");
-    if failure.is_some() {
-        return;
+    let has_failed = FAILURE.lock().expect("nobody panics with it").is_some();
+    if !has_failed {
+        let mut out = io::stdout().lock();
+        let written = out.write_all(text.to_string().as_bytes()).and_then(|()| out.flush());
+        note(STANDARD_OUTPUT, written);
     }
-    let mut out = io::stdout().lock();
-    let Err(error) = out.write_all(text.to_string().as_bytes()).and_then(|()| out.flush()) else {
-        return;
-    };
+}
+
+/// Writes a result to standard error, in one piece; [`finish`] reports a failure.
+pub(crate) fn result_to_err(text: Arguments<'_>) {
+    note("standard error", io::stderr().write_all(text.to_string().as_bytes()));
+}
+
+/// Prints the help or the version, or an error of the command line; returns the exit code.
+pub(crate) fn usage(text: &clap::Error) -> ExitCode {
+    if text.use_stderr() {
+        let _ = text.print();
+        return ExitCode::from(2);
+    }
+    note(STANDARD_OUTPUT, text.print());
+    finish(ExitCode::SUCCESS)
+}
+
+/// Remembers the first failure to write a result; a closed pipe is none.
+fn note(stream: &'static str, written: io::Result<()>) {
+    let Err(error) = written else { return };
     if error.kind() != ErrorKind::BrokenPipe {
-        *failure = Some(error);
+        FAILURE.lock().expect("nobody panics with it").get_or_insert((stream, error));
     }
 }
 
@@ -43,7 +63,8 @@ pub(crate) fn err(text: Arguments<'_>) {
 
 /// Returns the exit code of a command: a failure also if its output could not be written.
 pub(crate) fn finish(code: ExitCode) -> ExitCode {
-    let Some(error) = FAILURE.lock().expect("nobody panics with it").take() else { return code };
-    err_line!("upcall: cannot write to standard output: {error}; write to another file or disk");
+    let failure = FAILURE.lock().expect("nobody panics with it").take();
+    let Some((stream, error)) = failure else { return code };
+    err_line!("upcall: cannot write to {stream}: {error}; write to another file or disk");
     if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
 }

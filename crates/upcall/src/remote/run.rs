@@ -376,9 +376,9 @@ impl Talk<'_> {
             return Ok(Came::Unknown(reason.to_string()));
         }
         if self.run.json {
-            err_line!("{report}");
+            crate::output::result_to_err(format_args!("{report}\n"));
         } else if self.run.report {
-            crate::output::err(format_args!("{}", informed(&report)));
+            crate::output::result_to_err(format_args!("{}", informed(&report)));
         }
         let who = report["stage"].as_str().map_or("the program".into(), |it| format!("'{it}'"));
         Ok(Came::Over(match end {

@@ -23,9 +23,14 @@ fn full() -> Stdio {
 fn commands_end_without_a_reader_and_fail_without_room() {
     let scratch = Scratch::new("closed-outputs");
     std::fs::write(scratch.path().join("file"), "contents\n").unwrap();
+    let empty =
+        wat::parse_str("(module (memory (export \"memory\") 1) (func (export \"_start\")))");
+    let empty = empty.unwrap();
+    std::fs::write(scratch.path().join("empty.wasm"), empty).unwrap();
     std::fs::write(scratch.path().join("broken.wasm"), b"\0asm\x01\0\0\0\xff\x01\0").unwrap();
     let text = |name: &str| scratch.path().join(name).display().to_string();
     let (volume, module, new) = (text("volume"), text("broken.wasm"), text("new"));
+    let done = text("empty.wasm");
     let server = Server::start(scratch.path(), &[]);
     let (ninep, nobody) = (server.ninep(), "127.0.0.1:1");
     let upcall = |words: &[&str], out: Stdio, error: Stdio| {
@@ -35,8 +40,13 @@ fn commands_end_without_a_reader_and_fail_without_room() {
     };
     let create = ["volume", "create", &volume, "--size", "16M"];
     assert_eq!(upcall(&create, unread(), unread()), Some(0));
-    // Each with its exit code without a reader, and whether it has results to print.
-    let cases: [(&[&str], i32, bool); 12] = [
+    // Each with its exit code without a reader, and whether it has a result to print.
+    let (json, report) = (["run", ninep, "--json", &done], ["run", ninep, "--report", &done]);
+    let cases: [(&[&str], i32, bool); 16] = [
+        (&["--help"], 0, true),
+        (&["--version"], 0, true),
+        (&json, 0, true),
+        (&report, 0, true),
         (&["volume", "info", &volume], 0, true),
         (&["volume", "info", &volume, "--json"], 0, true),
         (&["volume", "check", &volume], 0, true),
