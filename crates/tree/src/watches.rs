@@ -12,6 +12,7 @@ mod log;
 mod paths;
 #[cfg(test)]
 mod tests;
+mod text;
 
 use crate::change::Change;
 use crate::request::{AsClient, NodeId, Reply, RequestId, StreamOutput};
@@ -39,6 +40,9 @@ const LINES_MAX: usize = 64 << 10;
 
 /// Maximum length of a line written, bytes.
 const WRITTEN_MAX: usize = 4096;
+
+/// Maximum number of entries removed in a turn, of all watches.
+const STEPS_MAX: usize = 256;
 
 /// Maximum number of waiting reads of a watch.
 const READS_MAX: usize = 16;
@@ -144,6 +148,8 @@ pub(crate) struct Watches {
     alarms: BTreeSet<(Instant, usize)>,
     /// Watches that may have work at the end of the turn.
     busy: BTreeSet<usize>,
+    /// The first watch that may remove entries in the next turn.
+    first: usize,
     /// Whether there were changes since the last turn.
     has_news: bool,
     coverage: Coverage,
@@ -163,6 +169,7 @@ impl Watches {
             reading: BTreeMap::new(),
             alarms: BTreeSet::new(),
             busy: BTreeSet::new(),
+            first: 0,
             has_news: false,
             coverage: Coverage::default(),
             has_ended: false,
@@ -278,19 +285,21 @@ impl Watches {
         if let Some(at) = watch.alarm.take() {
             self.alarms.remove(&(at, number));
         }
-        let mut outputs = Vec::new();
         if let Kind::Paths(paths) = &mut watch.kind {
-            paths.close(&mut self.log, &mut outputs);
+            paths.close();
         }
-        self.pass(number, outputs, out);
+        self.busy.insert(number);
         self.forget(number);
     }
 
-    /// Removes a closed watch when nothing of it is in progress.
+    /// Removes a closed watch when nothing of it is left.
     fn forget(&mut self, number: usize) {
         let watch = &self.watches[number];
-        let is_waiting = matches!(&watch.kind, Kind::Paths(paths) if paths.is_waiting());
-        if watch.is_closed && !is_waiting {
+        let has_ended = match &watch.kind {
+            Kind::Paths(paths) => paths.has_ended(),
+            Kind::All(_) => true,
+        };
+        if watch.is_closed && has_ended {
             let Watch { client, .. } = self.watches.remove(number);
             let own = self.by_client.get_mut(&client).expect("it has one");
             *own -= 1;
@@ -361,17 +370,32 @@ impl Watches {
             let reads = |number: &&usize| !self.watches[**number].reads.is_empty();
             self.busy.extend(self.all.iter().filter(reads));
         }
-        for number in mem::take(&mut self.busy) {
-            let mut outputs = Vec::new();
-            if let Kind::Paths(paths) = &mut self.watches[number].kind
-                && paths.advance(&mut self.log, &mut outputs)
-            {
-                self.busy.insert(number);
+        // Those behind the one that used up the steps of the last turn come first.
+        let mut before = mem::take(&mut self.busy);
+        let behind = before.split_off(&self.first);
+        let mut left = STEPS_MAX;
+        for number in behind.into_iter().chain(before) {
+            self.advance(number, &mut left, out);
+            if self.watches[number].is_closed {
+                self.forget(number);
+            } else {
+                self.reply(now, number, out);
+                self.set_alarm(number);
             }
-            self.pass(number, outputs, out);
-            self.reply(now, number, out);
-            self.set_alarm(number);
         }
+    }
+
+    /// Continues a watch of paths; it removes at most `left` entries.
+    fn advance(&mut self, number: usize, left: &mut usize, out: &mut Vec<Output>) {
+        let Kind::Paths(paths) = &mut self.watches[number].kind else { return };
+        let (had_left, mut outputs) = (*left > 0, Vec::new());
+        if paths.advance(left, &mut self.log, &mut outputs) {
+            self.busy.insert(number);
+        }
+        if had_left && *left == 0 {
+            self.first = number + 1;
+        }
+        self.pass(number, outputs, out);
     }
 
     /// Replies to a read, if there is something to say.

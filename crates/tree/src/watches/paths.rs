@@ -10,6 +10,7 @@
 
 use super::line;
 use super::log::Log;
+use super::text::{display, join, parse};
 use super::{ENTRIES_MAX, LINES_MAX};
 use crate::change::Change;
 use crate::locks::FileKey;
@@ -35,9 +36,6 @@ const PATH_MAX: usize = 4096;
 
 /// Size of a listing request, bytes: some hundred entries, which are added in one turn.
 const LIST: u32 = 8 << 10;
-
-/// Maximum number of children removed in a turn.
-const STEPS_MAX: usize = 512;
 
 /// An entry of a watched directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +72,8 @@ struct Place {
     is_deep: bool,
     /// Entries to look at.
     changed: BTreeSet<Name>,
-    /// Whether there were too many of these, so that it has to be listed again.
+    /// Whether there were too many of these, so that it has to be listed again. They are removed
+    /// step by step.
     is_lost: bool,
     /// Whether it is no longer watched: its children are removed step by step.
     is_dropped: bool,
@@ -223,6 +222,9 @@ impl Paths {
 
     /// Notes a change of a file of this watch.
     pub(super) fn note(&mut self, change: &Change) {
+        if self.is_closed {
+            return;
+        }
         match change {
             Change::Entry(dir, name) => {
                 for place in self.places_of(*dir) {
@@ -255,11 +257,7 @@ impl Paths {
             return;
         }
         self.marks += usize::from(changed.insert(name));
-        if self.marks > MARKS_MAX {
-            self.marks -= changed.len();
-            changed.clear();
-            *is_lost = true;
-        }
+        *is_lost = self.marks > MARKS_MAX;
     }
 
     fn places_of(&self, key: FileKey) -> Vec<usize> {
@@ -279,27 +277,56 @@ impl Paths {
         place.is_some() || name.is_some_and(|(of, ..)| *of == key)
     }
 
-    /// Sends the next request, if none is in progress and there is room for its report. Returns
-    /// whether there is more to do, in another turn.
-    pub(super) fn advance(&mut self, log: &mut Log, out: &mut Vec<Output>) -> bool {
-        let mut left = STEPS_MAX;
-        self.remove_dropped(&mut left, log);
-        if self.doing.is_none() && !self.is_closed && self.lines.len() < LINES_MAX {
-            self.begin_next(&mut left, log, out);
+    /// Sends the next request, if none is in progress and there is room for its report, and removes
+    /// at most `left` entries. Returns whether there is more to remove.
+    pub(super) fn advance(
+        &mut self,
+        left: &mut usize,
+        log: &mut Log,
+        out: &mut Vec<Output>,
+    ) -> bool {
+        let mut is_removed = self.remove_dropped(left, log);
+        if self.is_closed {
+            while is_removed && *left > 0 && self.drop_next(log, out) {
+                *left -= 1;
+                is_removed = self.remove_dropped(left, log);
+            }
+            return !self.places.is_empty();
         }
-        left == 0
+        if self.doing.is_none() && self.lines.len() < LINES_MAX {
+            is_removed &= self.begin_next(left, log, out);
+        }
+        !is_removed
     }
 
-    /// Removes children of places that are no longer watched.
-    fn remove_dropped(&mut self, left: &mut usize, log: &mut Log) {
+    /// Ends the watch of a place of a closed watch, if there is one.
+    fn drop_next(&mut self, log: &mut Log, out: &mut Vec<Output>) -> bool {
+        let place = self.places.iter().next().map(|(place, _)| place);
+        place.inspect(|place| self.drop_place(*place, log, out)).is_some()
+    }
+
+    /// Removes children of places that are no longer watched. Returns whether all are removed.
+    fn remove_dropped(&mut self, left: &mut usize, log: &mut Log) -> bool {
         while let Some(&place) = self.dropped.last() {
             if !self.remove_children(place, left, log, &mut Vec::new()) {
-                return;
+                return false;
             }
             self.dropped.pop();
             let Place { path, .. } = self.places.remove(place);
             self.release(PLACE_BYTES + bytes_of(path.len()), log);
         }
+        true
+    }
+
+    /// Removes at most `left` entries to look at, of a place that is to be listed again. Returns
+    /// whether all are removed.
+    fn remove_marks(&mut self, place: usize, left: &mut usize) -> bool {
+        let changed = &mut self.places[place].changed;
+        while *left > 0 && changed.pop_first().is_some() {
+            self.marks -= 1;
+            *left -= 1;
+        }
+        changed.is_empty()
     }
 
     /// Removes at most `left` children of a place, and what is watched beneath them. Returns
@@ -326,19 +353,23 @@ impl Paths {
         false
     }
 
-    fn begin_next(&mut self, left: &mut usize, log: &mut Log, out: &mut Vec<Output>) {
+    /// Sends the next request. Returns whether nothing has to be removed before it.
+    fn begin_next(&mut self, left: &mut usize, log: &mut Log, out: &mut Vec<Output>) -> bool {
         if let Some((place, (from, names))) = self.entering.pop_first() {
-            return self.walk(place, (from, None), names, out);
+            self.walk(place, (from, None), names, out);
+            return true;
         }
         for path in mem::take(&mut self.ready) {
             line::watching(&path, &mut self.lines);
         }
-        let Some(&place) = self.dirty.first() else { return };
+        let Some(&place) = self.dirty.first() else { return true };
         if self.places[place].is_lost {
-            if self.remove_children(place, left, log, out) {
+            let is_removed =
+                self.remove_marks(place, left) && self.remove_children(place, left, log, out);
+            if is_removed {
                 self.list_again(place, out);
             }
-            return;
+            return is_removed;
         }
         let Place { found, changed, .. } = &mut self.places[place];
         let (Some((node, _)), Some(name)) = (*found, changed.pop_first()) else {
@@ -350,6 +381,7 @@ impl Paths {
         }
         out.push(Output::Ask(Ask::Walk { from: node, names: vec![name.clone()] }));
         self.doing = Some(Doing::Looking { place, name, since: log.end() });
+        true
     }
 
     /// Walks from a node; `own` is released at the end.
@@ -625,6 +657,7 @@ impl Paths {
         self.entering.remove(&place);
         let it = &mut self.places[place];
         it.is_dropped = true;
+        it.is_lost = false;
         self.marks -= mem::take(&mut it.changed).len();
         let (path, found) = (it.path.clone(), it.found.take());
         match it.origin {
@@ -702,22 +735,15 @@ impl Paths {
         !self.lines.is_empty() || !self.touched.is_empty()
     }
 
-    /// Returns whether it waits for the reply to a request.
-    pub(super) fn is_waiting(&self) -> bool {
-        self.doing.is_some()
+    /// Returns whether it has ended: it waits for no reply, and all entries are removed.
+    pub(super) fn has_ended(&self) -> bool {
+        self.doing.is_none() && self.places.is_empty()
     }
 
-    /// Ends it; a request in progress is answered first.
-    pub(super) fn close(&mut self, log: &mut Log, out: &mut Vec<Output>) {
-        let nodes = self.places.iter().filter_map(|(_, place)| place.found);
-        out.extend(nodes.map(|(node, _)| Output::Release(node)));
-        let files = self.by_file.iter().map(|(file, ..)| *file);
-        let files: BTreeSet<FileKey> =
-            files.chain(self.by_key.iter().map(|(key, _)| *key)).collect();
-        files.into_iter().for_each(|file| log.remove(file, self.number));
-        log.release(self.client, self.bytes);
-        let doing = self.doing.take();
-        *self = Paths { doing, is_closed: true, ..Paths::new(self.number, self.client, self.root) };
+    /// Ends it: a request in progress is answered first, and entries are removed step by step.
+    pub(super) fn close(&mut self) {
+        self.is_closed = true;
+        self.lines = Vec::new();
     }
 
     pub(super) fn check(&self) {
@@ -753,22 +779,6 @@ fn discard(doing: Doing, result: Result<Reply, Error>, out: &mut Vec<Output>) {
     }
 }
 
-/// Splits a path, and tells whether everything beneath it is meant.
-fn parse(text: &[u8]) -> Result<(Vec<Name>, bool), Error> {
-    let rest = text.strip_prefix(b"/").ok_or(Error::Invalid)?;
-    let mut parts: Vec<&[u8]> =
-        rest.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
-    let is_deep = parts.last() == Some(&b"**".as_slice());
-    if is_deep {
-        parts.pop();
-    }
-    let names: Vec<Name> = parts.into_iter().map(Name::new).collect::<Result<_, _>>()?;
-    if names.iter().any(|name| !name.plain()) {
-        return Err(Error::Invalid);
-    }
-    Ok((names, is_deep))
-}
-
 /// Returns the memory of a directory or an entry with this length of its path or name.
 fn bytes_of(length: usize) -> usize {
     200 + 2 * length
@@ -776,15 +786,4 @@ fn bytes_of(length: usize) -> usize {
 
 fn least() -> Name {
     Name::new(&[1]).expect("a name")
-}
-
-fn display(names: &[Name]) -> Vec<u8> {
-    names.iter().fold(Vec::new(), |path, name| join(&path, name))
-}
-
-fn join(path: &[u8], name: &Name) -> Vec<u8> {
-    let mut path = path.to_vec();
-    path.push(b'/');
-    path.extend_from_slice(name.as_bytes());
-    path
 }

@@ -207,7 +207,9 @@ impl World {
         let mut out = Vec::new();
         self.watches.close(self.watch, &mut out);
         self.take(out);
-        while self.reply() {}
+        while self.reply() || self.watches.deadline() == Some(Instant(0)) {
+            self.tick();
+        }
         assert!(self.nodes.is_empty() && self.opens.is_empty(), "all is given back");
         assert_eq!(self.watches.counts(), (0, 0));
     }
@@ -551,5 +553,38 @@ fn a_large_directory_is_removed_in_steps() {
     assert!(world.watches.counts().1 < full / 10, "{} bytes", world.watches.counts().1);
     world.write(large + 1);
     assert_eq!(world.settle(), "", "it is watched no more");
+    world.close();
+}
+
+#[test]
+fn turns_remove_few_entries_however_many_watches_have_lost_some() {
+    let mut world = World::new("/**\n");
+    let more = (2..10).map(|origin| {
+        let number = world.watches.open(Instant(0), user(1), (CLIENT, origin), false);
+        world.watches.write(number.expect("below the limit"), b"/**\n").expect("a short line");
+        number.expect("it is open")
+    });
+    let more: Vec<usize> = more.collect();
+    for number in 0..1000 {
+        world.create(1, &format!("old-{number}"), false);
+    }
+    world.settle();
+    let full = world.watches.counts().1;
+    for number in 0..5000 {
+        world.create(1, &format!("file-{number}"), false);
+    }
+    let mut out = Vec::new();
+    more.iter().for_each(|number| world.watches.close(*number, &mut out));
+    world.take(out);
+    // The entries to look at, or a few steps instead, and then the old ones, of each watch.
+    let least = (4096 + 1000 + more.len() * 1000) / STEPS_MAX;
+    let mut count = 0;
+    while world.watches.deadline() == Some(Instant(0)) && world.asked.is_empty() {
+        world.tick();
+        count += 1;
+        assert!(count >= least / 2 || world.watches.counts().1 > full / 9, "after {count} turns");
+    }
+    assert!((least / 2..=2 * least).contains(&count), "{count} turns, of about {least}");
+    world.settle();
     world.close();
 }

@@ -1,0 +1,32 @@
+//! Paths of watches, as text.
+
+use base::{Error, Name};
+
+/// Splits a path, and tells whether everything beneath it is meant.
+pub(super) fn parse(text: &[u8]) -> Result<(Vec<Name>, bool), Error> {
+    let rest = text.strip_prefix(b"/").ok_or(Error::Invalid)?;
+    let mut parts: Vec<&[u8]> =
+        rest.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).collect();
+    let is_deep = parts.last() == Some(&b"**".as_slice());
+    if is_deep {
+        parts.pop();
+    }
+    let names: Vec<Name> = parts.into_iter().map(Name::new).collect::<Result<_, _>>()?;
+    if names.iter().any(|name| !name.plain()) {
+        return Err(Error::Invalid);
+    }
+    Ok((names, is_deep))
+}
+
+/// Returns the path of names.
+pub(super) fn display(names: &[Name]) -> Vec<u8> {
+    names.iter().fold(Vec::new(), |path, name| join(&path, name))
+}
+
+/// Returns the path of an entry of a directory.
+pub(super) fn join(path: &[u8], name: &Name) -> Vec<u8> {
+    let mut path = path.to_vec();
+    path.push(b'/');
+    path.extend_from_slice(name.as_bytes());
+    path
+}
