@@ -35,8 +35,8 @@ pub(super) struct Pending {
     pub(super) ticket: Option<Ticket>,
     /// Error of the first piece of a write.
     pub(super) failed: Option<Error>,
-    /// The place whose contents it changes, and the number of the change among those of the inode.
-    pub(super) write: Option<(usize, u64)>,
+    /// Inodes that it changes, and the number of the change among those of each.
+    pub(super) changing: Vec<(usize, u64)>,
     pub(super) pins: [Option<Id>; 2],
     /// Whether a message that changes something was sent.
     pub(super) changed: bool,
@@ -65,7 +65,7 @@ impl Pending {
             checked: false,
             ticket,
             failed: None,
-            write: None,
+            changing: Vec::new(),
             pins,
             changed: false,
             cancelled: false,

@@ -11,6 +11,7 @@ use crate::request::{Ask, Id, NodeId, OpenId, Output, Reply, RequestId};
 use base::op::Detail;
 use base::{Error, Kind};
 use session::Dialect;
+use std::mem;
 use wire::ninep::Rmessage;
 
 impl Remote {
@@ -145,22 +146,48 @@ impl Remote {
         fid
     }
 
-    /// Numbers a request that changes a file's contents, to be covered by an fsync.
-    fn note_write(&mut self, slot: usize) {
-        let inode = match &self.pending[slot].ask {
-            Ask::Write { open, .. } => self.opens[open.local()].inode,
-            Ask::SetStat { node, set, .. } if set.size.is_some() => node.local(),
-            Ask::Open { node, access } if access.truncate => node.local(),
-            _contents_stay => return,
+    /// Numbers the changes of a request to files and directories, to be covered by their fsyncs.
+    fn note_changes(&mut self, slot: usize) {
+        let inodes = self.changed_inodes(&self.pending[slot].ask);
+        let begin = |inode: usize| {
+            self.inodes.pin(inode);
+            (inode, self.inodes.writes(inode).begin())
         };
-        let number = self.inodes.writes(inode).begin();
-        if let Some((inode, number)) = self.pending[slot].write.replace((inode, number)) {
+        let changing = inodes.into_iter().map(begin).collect();
+        let before = mem::replace(&mut self.pending[slot].changing, changing);
+        self.end_changes(before);
+    }
+
+    fn end_changes(&mut self, changing: Vec<(usize, u64)>) {
+        for (inode, number) in changing {
             self.inodes.writes(inode).end(number);
+            self.unpin_inode(inode);
         }
     }
 
+    /// Returns the inodes of files and directories that a request changes.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "most requests change an entry only")]
+    fn changed_inodes(&self, ask: &Ask) -> Vec<usize> {
+        if !ask.changes() {
+            return Vec::new();
+        }
+        let dirs = ask.entries().into_iter().flatten().map(|(dir, _)| dir.local());
+        let other = match ask {
+            Ask::Write { open, .. } => Some(self.opens[open.local()].inode),
+            Ask::SetStat { node, .. }
+            | Ask::SetAttr { node, .. }
+            | Ask::RemoveAttr { node, .. } => Some(node.local()),
+            Ask::Open { node, access } if access.truncate => Some(node.local()),
+            Ask::RenameNode { node, .. } | Ask::RemoveNode { node } => {
+                Some(self.inodes.parent(node.local()))
+            }
+            _ => None,
+        };
+        dirs.chain(other).collect()
+    }
+
     fn start(&mut self, slot: usize) -> Outcome {
-        self.note_write(slot);
+        self.note_changes(slot);
         let checked = self.pending[slot].checked;
         match &mut self.pending[slot].ask {
             Ask::Replace { dir, name, .. } if !checked => {
@@ -300,7 +327,7 @@ impl Remote {
 
     /// Replies, and releases everything that the pending request holds.
     pub(super) fn end(&mut self, slot: usize, result: Result<Reply, Error>, out: &mut Vec<Output>) {
-        let it = self.pending.remove(slot);
+        let mut it = self.pending.remove(slot);
         self.inodes.done(it.user);
         // A flushed message that would have freed the fid may not have been processed.
         it.removing.into_iter().for_each(|fid| self.clunk(fid));
@@ -314,9 +341,7 @@ impl Remote {
         if let Some(cursor) = &it.cursor {
             self.unpin_inode(cursor.at);
         }
-        if let Some((inode, number)) = it.write {
-            self.inodes.writes(inode).end(number);
-        }
+        self.end_changes(mem::take(&mut it.changing));
         it.pins().for_each(|pin| self.unpin(pin));
         self.changes.leave(it.ticket);
         let result = result.map(|reply| self.with_own_root(reply));

@@ -1,10 +1,10 @@
-//! Durability of the writes to one file of a remote server.
+//! Durability of the changes to one file or directory of a remote server.
 //!
-//! A server that fails may lose every write, or change of the length, not covered by an fsync.
-//! Writes are recorded while the file is held: a client that closes it and has no other reference
-//! gets no report of a loss. An fsync covers the writes whose replies arrived before it was sent:
-//! 9P does not order outstanding requests, so the server may perform a later or a pending write
-//! after the fsync.
+//! A server that fails may lose every write, change of attributes and change of an entry that no
+//! fsync of the file or directory covers. They are recorded while the file is held: a client that
+//! closes it and has no other reference gets no report of a loss. An fsync covers those whose
+//! replies arrived before it was sent: 9P does not order outstanding requests, so the server may
+//! perform a later or a pending one after the fsync.
 
 use std::collections::BTreeSet;
 use std::mem;

@@ -74,6 +74,31 @@ fn an_fsync_that_covers_every_write_leaves_nothing_to_report() {
 }
 
 #[test]
+fn lost_changes_of_attributes_and_entries_are_reported_too() {
+    let mut lab = Lab::up(b"9P2000.L");
+    let (node, open) = lab.open();
+    let set = base::SetStat { mode: Some(0o600), ..base::SetStat::default() };
+    lab.ask(3, Ask::SetStat { node, open: None, set });
+    lab.say(&Rmessage::Setattr {});
+    assert!(lab.text.contains("reply 3"), "{}", lab.text);
+    lab.restart();
+    assert!(lab.reports_loss(5, open));
+    let mut lab = Lab::up(b"9P2000.L");
+    let root = lab.remote.root();
+    let access = Access { read: true, ..Access::default() };
+    lab.ask(1, Ask::Open { node: root, access });
+    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.say(&Rmessage::Lopen { qid: qid(1, Qid::DIR), iounit: 0 });
+    lab.say(&getattr());
+    lab.ask(2, Ask::Remove { dir: root, name: name("f"), directory: Some(false) });
+    lab.say(&Rmessage::Unlinkat {});
+    assert!(lab.text.contains("reply 2 Done"), "{}", lab.text);
+    lab.restart();
+    assert!(lab.reports_loss(3, OpenId::new(3, 0)));
+    assert!(!lab.reports_loss(4, OpenId::new(3, 0)), "a loss is reported once");
+}
+
+#[test]
 fn an_append_goes_in_one_message_or_is_short() {
     let mut lab = Lab::up(b"9P2000.L");
     let (node, _) = lab.open();
