@@ -84,6 +84,7 @@ impl Session {
             Err(Failure::Errno(errno::EPERM | errno::EACCES)) if self.is_written_back(set) => {}
             done => done?,
         }
+        lock(&self.nodes).changed(node, fid.connection.number);
         let attr = self.stat(caller, &fid)?;
         Ok(self.attributes(node, &attr))
     }
@@ -170,6 +171,7 @@ impl Session {
         let (fid, copy) = self.clone_fid(caller, node)?;
         self.linux_only(&fid.connection)?;
         linux::set_xattr(caller.interrupt, copy, change)?;
+        lock(&self.nodes).changed(node, fid.connection.number);
         Ok(Answer::empty())
     }
 

@@ -35,6 +35,9 @@ impl Session {
             }
             done => done?,
         };
+        if flags & O_TRUNC != 0 {
+            lock(&self.nodes).changed(node, fid.connection.number);
+        }
         if let Some(attr) = &attr {
             self.expect_name(node, attr)?;
         }
@@ -114,8 +117,11 @@ impl Session {
                 Source::Fid(copy)
             }
         };
-        let moves = lock(&self.nodes).moves(node);
-        let handle = Handle::new(node, (caller.user, flags), source, (0, moves));
+        let before = {
+            let nodes = lock(&self.nodes);
+            (nodes.losses(node), nodes.moves(node))
+        };
+        let handle = Handle::new(node, (caller.user, flags), source, before);
         let handle = self.handles.add(handle);
         // What is cached of it is invalidated by the next change.
         let is_cached = self.is_node_watched(node) && self.settings.cache != Cache::None;
@@ -302,8 +308,8 @@ impl Session {
         }
     }
 
-    /// Makes a file durable. Acknowledged writes of a connection that is lost may not be, which is
-    /// reported once to each that has the file open.
+    /// Makes a file or directory durable. Acknowledged changes of a connection that is lost may not
+    /// be, which is reported once to each that has the file open.
     pub(crate) fn fsync(
         &self,
         caller: &Caller<'_>,
@@ -311,11 +317,11 @@ impl Session {
         data_only: bool,
     ) -> Result<Answer, Failure> {
         let fid = self.open_fid(caller, handle)?;
-        let count = lock(&self.nodes).writes(handle.node);
+        let changes = lock(&self.nodes).change_count(handle.node);
         self.sync(caller, &fid, data_only)?;
         let losses = {
             let mut nodes = lock(&self.nodes);
-            nodes.synced(handle.node, fid.connection.number, count);
+            nodes.synced(handle.node, fid.connection.number, changes);
             nodes.losses(handle.node)
         };
         if handle.losses.swap(losses, Ordering::SeqCst) < losses {

@@ -28,7 +28,7 @@ pub(crate) struct Handle {
     pub(crate) lasts: AtomicU64,
     /// Whether a lock was taken through it. It cannot be opened again on another connection.
     pub(crate) locked: AtomicBool,
-    /// Lost writes of the node that were reported through this handle, or before it was opened.
+    /// Lost changes of the node that were reported through this handle, or before it was opened.
     pub(crate) losses: AtomicU64,
     /// Read position of a directory.
     pub(crate) listing: Mutex<Listing>,

@@ -59,17 +59,17 @@ struct Node<F> {
     shown: Option<Attributes>,
     /// Time of the creation, if it is known.
     created: Option<Timestamp>,
-    writes: Writes,
+    durability: Durability,
 }
 
-/// Writes that no fsync has made durable.
+/// Changes of a file's contents and attributes, or of a directory's entries, and their fsyncs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Writes {
-    /// Number of acknowledged writes.
-    count: u64,
-    /// Connection of the oldest acknowledged write that may not be durable.
+struct Durability {
+    /// Number of acknowledged changes.
+    changes: u64,
+    /// Connection of the oldest acknowledged change that may not be durable.
     unsynced: Option<u64>,
-    /// Number of times that such writes may have been lost with a connection.
+    /// Number of times that such changes may have been lost with a connection.
     losses: u64,
 }
 
@@ -99,7 +99,7 @@ impl<F: Clone> Nodes<F> {
             fids: Vec::new(),
             shown: None,
             created: None,
-            writes: Writes::default(),
+            durability: Durability::default(),
         };
         Nodes {
             by_id: BTreeMap::from([(ROOT, node)]),
@@ -157,7 +157,7 @@ impl<F: Clone> Nodes<F> {
                 fids: Vec::new(),
                 shown: None,
                 created: None,
-                writes: Writes::default(),
+                durability: Durability::default(),
             };
             self.by_id.insert(id, node);
         }
@@ -447,34 +447,39 @@ impl<F: Clone> Nodes<F> {
 
     /// Records an acknowledged write that ended at this offset.
     pub(crate) fn wrote(&mut self, id: u64, connection: u64, end: u64) {
+        if let Some(shown) = self.by_id.get_mut(&id).and_then(|node| node.shown.as_mut()) {
+            shown.size = shown.size.max(end);
+        }
+        self.changed(id, connection);
+    }
+
+    /// Records an acknowledged change of contents, attributes or entries.
+    pub(crate) fn changed(&mut self, id: u64, connection: u64) {
         if let Some(node) = self.by_id.get_mut(&id) {
-            if let Some(shown) = &mut node.shown {
-                shown.size = shown.size.max(end);
-            }
-            node.writes.count += 1;
-            node.writes.unsynced.get_or_insert(connection);
+            node.durability.changes += 1;
+            node.durability.unsynced.get_or_insert(connection);
         }
     }
 
-    /// Returns the number of acknowledged writes, at the beginning of an fsync.
-    pub(crate) fn writes(&self, id: u64) -> u64 {
-        self.by_id.get(&id).map_or(0, |node| node.writes.count)
+    /// Returns the number of acknowledged changes, at the beginning of an fsync.
+    pub(crate) fn change_count(&self, id: u64) -> u64 {
+        self.by_id.get(&id).map_or(0, |node| node.durability.changes)
     }
 
-    /// Records an fsync by this connection, which began after `count` writes.
-    pub(crate) fn synced(&mut self, id: u64, connection: u64, count: u64) {
-        let Some(node) = self.by_id.get_mut(&id) else { return };
-        if node.writes.unsynced.is_some_and(|it| it != connection) {
-            node.writes.losses += 1;
-            node.writes.unsynced = None;
-        } else if node.writes.count == count {
-            node.writes.unsynced = None;
+    /// Records an fsync by this connection, which began after this number of changes.
+    pub(crate) fn synced(&mut self, id: u64, connection: u64, changes: u64) {
+        let Some(Node { durability, .. }) = self.by_id.get_mut(&id) else { return };
+        if durability.unsynced.is_some_and(|it| it != connection) {
+            durability.losses += 1;
+            durability.unsynced = None;
+        } else if durability.changes == changes {
+            durability.unsynced = None;
         }
     }
 
-    /// Returns how many times unsynced writes may have been lost with a connection.
+    /// Returns how many times unsynced changes may have been lost with a connection.
     pub(crate) fn losses(&self, id: u64) -> u64 {
-        self.by_id.get(&id).map_or(0, |node| node.writes.losses)
+        self.by_id.get(&id).map_or(0, |node| node.durability.losses)
     }
 
     /// Checks the invariants.
