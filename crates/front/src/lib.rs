@@ -20,6 +20,8 @@ pub use room::{HANDLES_MIN, Room, SMALL_MAX};
 pub use session::{Protocol, Session};
 
 use base::{Buf, Caller, Error, Instant, Stat};
+use ipnet::IpNet;
+use std::net::IpAddr;
 use tree::{NodeId, OpenId, Reply, Request};
 
 /// Identifier of a call of a session: a client's request in progress.
@@ -159,13 +161,22 @@ pub struct Nfs {
     /// Whether changes of directories and attributes are durable only after some time, and not
     /// before their replies.
     pub is_async: bool,
+    /// Networks of its clients; none: all.
+    pub allow: Vec<IpNet>,
 }
 
 impl Nfs {
     /// Returns the settings for a served tree. Each tree has a key of its own, made from the
     /// server's secret: a handle of one must not open a file of another one.
     pub fn new(secret: &nfs::Key, tree: &[u8], verifier: [u8; 8], squash: Squash) -> Nfs {
-        Nfs { key: nfs::key_of(secret, tree), verifier, squash, is_async: false }
+        let (is_async, allow) = (false, Vec::new());
+        Nfs { key: nfs::key_of(secret, tree), verifier, squash, is_async, allow }
+    }
+
+    /// Returns whether clients at this address are served.
+    pub fn allows(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.allow.is_empty() || self.allow.iter().any(|network| network.contains(&address))
     }
 }
 

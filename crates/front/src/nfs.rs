@@ -65,6 +65,8 @@ pub struct Session {
     state: State,
     export: Export,
     identity: Identity,
+    /// Whether the client's address is not allowed.
+    is_refused: bool,
     users: Users,
     /// Received bytes, not yet processed.
     input: Buf,
@@ -96,6 +98,7 @@ impl Session {
             handles_max: export.limits.handles,
             export,
             identity,
+            is_refused: false,
             users: Users::default(),
             input: Buf::default(),
             fragments: Vec::new(),
@@ -108,6 +111,12 @@ impl Session {
             quota: 0,
             goes_on: false,
         }
+    }
+
+    /// Refuses all calls but NULL and those of MOUNT that need no file: the client's address is
+    /// not allowed.
+    pub fn refuse(&mut self) {
+        self.is_refused = true;
     }
 
     /// Returns whether the connection should be read.
@@ -397,6 +406,10 @@ impl Session {
         }
         let Work { xid, name, claim, begin, need } = work;
         let caller = match self.users.caller(&self.identity, self.export.nfs.squash, claim) {
+            Ok(_) if self.is_refused && !matches!(begin, Begin::Reply(..)) => {
+                self.send(reply_head(xid, Outcome::Refused(rpc::TOO_WEAK)), Vec::new(), out);
+                return Ok(None);
+            }
             Ok(caller) => caller,
             Err(outcome) => {
                 self.send(reply_head(xid, outcome), Vec::new(), out);

@@ -77,6 +77,13 @@ impl Session {
         }
     }
 
+    /// Refuses what the client asks for, if it is one of NFS: its address is not allowed.
+    pub fn refuse(&mut self) {
+        if let Session::Nfs(session) = self {
+            session.refuse();
+        }
+    }
+
     /// Sets the number of the session, unique within the process.
     pub fn set_number(&mut self, number: u64) {
         match self {

@@ -123,20 +123,25 @@ pub(crate) enum Origin {
 
 impl Origin {
     pub(crate) fn of(peer: &Peer) -> Origin {
-        let address = match peer {
-            Peer::Network(address) => address.parse::<SocketAddr>().map(|it| it.ip()),
-            Peer::Local(user) => return Origin::User(user.uid),
-        };
-        match address.map(|it| it.to_canonical()) {
-            Ok(it) if it.is_loopback() => Origin::Loopback,
-            Ok(IpAddr::V6(it)) => {
+        if let Peer::Local(user) = peer {
+            return Origin::User(user.uid);
+        }
+        match address_of(peer) {
+            Some(it) if it.is_loopback() => Origin::Loopback,
+            Some(IpAddr::V6(it)) => {
                 let network = u128::from(it) & !u128::from(u64::MAX);
                 Origin::Network(IpAddr::V6(network.into()))
             }
-            Ok(it) => Origin::Network(it),
-            Err(_) => Origin::Unknown,
+            Some(it) => Origin::Network(it),
+            None => Origin::Unknown,
         }
     }
+}
+
+/// Returns the network address of a peer, if it has one.
+pub(crate) fn address_of(peer: &Peer) -> Option<IpAddr> {
+    let Peer::Network(address) = peer else { return None };
+    address.parse().ok().map(|address: SocketAddr| address.ip().to_canonical())
 }
 
 /// The connection automaton.

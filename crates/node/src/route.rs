@@ -6,7 +6,7 @@
 
 use super::admission;
 use super::changes;
-use super::connection::{self, Connection};
+use super::connection::{self, Connection, address_of};
 use super::fairness::{Client, Completion};
 use super::log::{Level, News};
 use super::messages::{self, ClientMessage, HOME, NodeMessage, Role};
@@ -386,6 +386,9 @@ impl Node {
         let mut session = Session::new(port.protocol, self.export.clone(), identity, port.local);
         if told && !self.config.read_only {
             session.allow_admin();
+        }
+        if address_of(peer).is_some_and(|address| !self.export.nfs.allows(address)) {
+            session.refuse();
         }
         session
     }

@@ -100,6 +100,11 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "WHO")]
     pub(crate) nfs_squash: Option<NfsSquash>,
 
+    /// Serve NFS to these networks only: an address, or ADDRESS/BITS; repeatable [default: all]
+    #[arg(long, value_name = "NETWORK")]
+    #[serde(deserialize_with = "one_or_many")]
+    pub(crate) nfs_allow: Vec<String>,
+
     /// Reply to NFS changes of directories and attributes before they are durable: faster, and what
     /// the last seconds changed may be lost with a crash
     #[arg(long)]
@@ -310,6 +315,7 @@ impl Serve {
             as_user: self.as_user.or(file.as_user),
             trust_clients: self.trust_clients || file.trust_clients,
             nfs_squash: self.nfs_squash.or(file.nfs_squash),
+            nfs_allow: either(self.nfs_allow, file.nfs_allow),
             nfs_async: self.nfs_async || file.nfs_async,
             cache: self.cache.or(file.cache),
             accept_loss: self.accept_loss || file.accept_loss,

@@ -4,7 +4,9 @@ use crate::config::{NfsSquash, Serve};
 use crate::homes::Homes;
 use crate::{clock, key_file, log};
 use base::Time;
+use ipnet::IpNet;
 use node::{Nfs, Squash};
+use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
@@ -15,13 +17,14 @@ const KEY: &str = "nfs-key";
 /// Returns the settings of a server that starts now.
 ///
 /// # Errors
-/// There are no random numbers.
+/// `--nfs-allow` names no network, or there are no random numbers.
 pub(crate) fn settings(
     serve: &Serve,
     served: &Path,
     homes: &Homes,
     now: Time,
 ) -> Result<Nfs, String> {
+    let allow = serve.nfs_allow.iter().map(|text| network(text)).collect::<Result<_, _>>()?;
     if serve.nfs.is_empty() {
         return Ok(Nfs::default());
     }
@@ -47,12 +50,43 @@ pub(crate) fn settings(
     };
     let served = served.as_os_str().as_bytes();
     let nfs = Nfs::new(&secret, served, now.as_nanos().to_be_bytes(), squash);
-    Ok(Nfs { is_async: serve.nfs_async, ..nfs })
+    Ok(Nfs { is_async: serve.nfs_async, allow, ..nfs })
+}
+
+/// Parses an address, or the address and prefix length of a network.
+fn network(text: &str) -> Result<IpNet, String> {
+    let network = match text.parse::<IpAddr>() {
+        Ok(address) => Ok(IpNet::from(address.to_canonical())),
+        Err(_) => text.parse::<IpNet>(),
+    };
+    network.map_err(|_| {
+        format!("--nfs-allow {text}: give an address or a network, as 192.0.2.7 or 192.0.2.0/24")
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn networks_are_addresses_with_or_without_a_prefix() {
+        let nfs = |networks: &[&str]| Nfs {
+            allow: networks.iter().map(|text| network(text).unwrap()).collect(),
+            ..Nfs::default()
+        };
+        let allows = |nfs: &Nfs, address: &str| nfs.allows(address.parse().unwrap());
+        assert!(allows(&nfs(&[]), "192.0.2.7"));
+        let some = nfs(&["192.0.2.0/25", "198.51.100.1", "2001:db8::/32"]);
+        for inside in ["192.0.2.7", "::ffff:192.0.2.7", "198.51.100.1", "2001:db8:1::2"] {
+            assert!(allows(&some, inside), "{inside}");
+        }
+        for outside in ["192.0.2.128", "198.51.100.2", "2001:db9::1", "127.0.0.1"] {
+            assert!(!allows(&some, outside), "{outside}");
+        }
+        for bad in ["", "host", "192.0.2.0/33", "192.0.2", "::/129"] {
+            assert!(network(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn keys_last_and_differ_between_trees() {

@@ -24,7 +24,13 @@ fn export(limits: Limits) -> Export {
         wall: Time::from_secs(0),
         limits,
         web: crate::Web::default(),
-        nfs: Nfs { key: KEY, verifier: [9; 8], squash: crate::Squash::None, is_async: true },
+        nfs: Nfs {
+            key: KEY,
+            verifier: [9; 8],
+            squash: crate::Squash::None,
+            is_async: true,
+            allow: Vec::new(),
+        },
         services: [].into(),
     }
 }

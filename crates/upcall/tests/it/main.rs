@@ -12,6 +12,7 @@ mod instrument;
 mod library;
 mod memory;
 mod moving;
+mod nfs;
 mod ninep;
 mod quotas;
 mod recording;
