@@ -24,6 +24,7 @@ pub(crate) const WORD: &str = "firsthour-inside";
 /// Pages, and whether an unprivileged user runs them too.
 const PAGES: &[(&str, bool)] = &[
     ("README.md", true),
+    ("docs/tutorial.md", false),
     ("docs/volumes.md", true),
     ("docs/nfs.md", false),
     ("docs/watch.md", true),
