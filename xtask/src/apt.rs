@@ -48,6 +48,10 @@ pub(crate) const MOUNT: &[Package] = &[
     package("attr", "setfattr", "sets extended attributes"),
 ];
 
+/// Packages for exercising a mount.
+pub(crate) const EXERCISE: &[Package] =
+    &[package("stress-ng", "stress-ng", "exercises a mount"), package("gcc", "cc", "links fsx")];
+
 /// Network configuration of a network namespace.
 pub(crate) const NET: &[Package] =
     &[package("iproute2", "ip", "puts up a network"), package("hostname", "hostname", "names it")];

@@ -11,6 +11,8 @@
 //! | `pjdfstest` | the same kernel, the 398 cases of pjdfstest | qemu, root |
 //! | `mount` | `upcall mount` on this kernel: programs, two mounts, stops and restarts | root |
 //! | `mount-pjdfstest` | pjdfstest over that mount | root |
+//! | `mount-exercise` | fsx and stress-ng on that mount | root |
+//! | `mount-kill` | writers on that mount while the server is killed, over and over | root |
 //! | `nfs-kernel` | Linux, mounts by NFS | qemu, root |
 //! | `nfs-pjdfstest` | the same with pjdfstest | qemu, root |
 //! | `nfs-restart` | the same while the server is killed and started again | qemu, root |
@@ -159,6 +161,25 @@ const SUITES: &[Suite] = &[
     .privileged(),
     suite("volume-mount", &[apt::MOUNT], |report, kind| {
         ours(report, kind, |report, kind| fuse::run(report, kind, On::Volume))
+    })
+    .privileged(),
+    suite("mount-exercise", &[apt::MOUNT, apt::EXERCISE], |report, kind| {
+        ours(report, kind, |report, kind| fuse::run_exercise(report, kind, On::Directory))
+    })
+    .privileged()
+    .long(),
+    suite("volume-mount-exercise", &[apt::MOUNT, apt::EXERCISE], |report, kind| {
+        ours(report, kind, |report, kind| fuse::run_exercise(report, kind, On::Volume))
+    })
+    .privileged()
+    .long(),
+    suite("mount-kill", &[apt::MOUNT], |report, kind| {
+        ours(report, kind, |report, kind| fuse::run_kills(report, kind, On::Directory))
+    })
+    .privileged()
+    .long(),
+    suite("volume-mount-kill", &[apt::MOUNT], |report, kind| {
+        ours(report, kind, |report, kind| fuse::run_kills(report, kind, On::Volume))
     })
     .privileged(),
     suite("firsthour", &[apt::CURL, apt::NET], firsthour::run).privileged(),

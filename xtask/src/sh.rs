@@ -43,6 +43,19 @@ pub(crate) fn exclusive<T>(make: impl FnOnce() -> Result<T>) -> Result<T> {
     make()
 }
 
+/// Returns a program of crates.io, built once under `target/tools`.
+pub(crate) fn tool(name: &str, version: &str) -> Result<PathBuf> {
+    let tools = scratch("tools")?;
+    let program = tools.join("bin").join(name);
+    if !program.exists() {
+        println!("   building {name} {version}, once");
+        let mut cargo = cargo(&["install", name, "--quiet", "--locked", "--version", version]);
+        cargo.arg("--root").arg(&tools).arg("--target-dir").arg(tools.join("build"));
+        run(&mut cargo)?;
+    }
+    Ok(program)
+}
+
 /// Returns a command in the workspace's root.
 pub(crate) fn cmd<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Command {
     let mut command = Command::new(program);

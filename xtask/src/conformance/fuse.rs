@@ -1,8 +1,10 @@
 //! `upcall mount`, natively on this host's kernel: programs on a mount, two mounts of one server,
-//! a server that stops or restarts, and pjdfstest.
+//! a server that stops, restarts or is killed, pjdfstest, fsx and stress-ng.
 
 mod ahead;
 mod cases;
+mod exercise;
+mod kills;
 mod mounted;
 mod watching;
 
@@ -13,6 +15,8 @@ use crate::server::{Kind, Server, free_port, until_closed};
 use crate::sh;
 use anyhow::{Context, Result, ensure};
 use cases::Pair;
+pub(crate) use exercise::run as run_exercise;
+pub(crate) use kills::run as run_kills;
 pub(crate) use mounted::Mounted;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};

@@ -12,7 +12,7 @@ use crate::sh;
 use crate::vm::{self, Job};
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const FUSE: &str = include_str!("../../expected/pjdfstest-fuse.txt");
 
 /// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind, on: On, through: Through) -> Result<()> {
-    let program = sh::exclusive(installed)?;
+    let program = sh::exclusive(|| sh::tool("pjdfstest", VERSION))?;
     let name = through.suite("pjdfstest");
     let (ground, suite) = (Ground::new(&name, on)?, on.suite(&name));
     ground.fill()?;
@@ -56,7 +56,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On, through: Through) -> 
 
 /// Runs the suite in a directory of this host, where `upcall mount` has mounted a server.
 pub(crate) fn run_native(report: &mut Report, kind: Kind, suite: &str, dir: &Path) -> Result<()> {
-    let program = sh::exclusive(installed)?;
+    let program = sh::exclusive(|| sh::tool("pjdfstest", VERSION))?;
     let config = sh::scratch("mounted")?.join("pjdfstest.toml");
     std::fs::write(&config, format!("{CONFIG}{NATIVES}"))?;
     let mut command = Command::new(program);
@@ -66,20 +66,6 @@ pub(crate) fn run_native(report: &mut Report, kind: Kind, suite: &str, dir: &Pat
     let outcomes = parse(&String::from_utf8_lossy(&output.stdout));
     judge(report, kind, (suite, &expected(FUSE)), &outcomes);
     Ok(())
-}
-
-/// Returns the suite's program, built once under `target/tools`.
-fn installed() -> Result<PathBuf> {
-    let tools = sh::scratch("tools")?;
-    let program = tools.join("bin/pjdfstest");
-    if !program.exists() {
-        println!("   building pjdfstest {VERSION}");
-        let mut cargo = sh::cargo(&["install", "--quiet", "--locked", "--version", VERSION]);
-        cargo.arg("pjdfstest").arg("--root").arg(&tools);
-        cargo.arg("--target-dir").arg(tools.join("build"));
-        sh::run(&mut cargo)?;
-    }
-    Ok(program)
 }
 
 /// Outcome of a case, with the reason.
