@@ -1,9 +1,9 @@
-//! `cargo xtask book`: builds the documentation as a book, in `target/book/html`.
+//! `cargo xtask book [--pages]`: builds the documentation as a book, in `target/book/html`; with
+//! `--pages` only its pages, with the server that is built already.
 //!
 //! The pages are those of `docs`. The reference is generated: commands from `--help` of the built
 //! program, metrics and service files from a running server, and error codes from the source. A
-//! relative link that leads nowhere is an error. mdBook is installed into `target/tools` if it is
-//! missing there.
+//! relative link that leads nowhere is an error.
 
 use crate::server::{self, Kind, Server};
 use crate::{sh, tidy};
@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, Path};
 use std::process::Command;
 
 /// Version of mdBook.
@@ -19,7 +19,7 @@ const MDBOOK: &str = "0.4.52";
 
 /// Parts of the book with their pages: title, and path in the repository.
 const PARTS: &[(&str, &[(&str, &str)])] = &[
-    ("Tutorial", &[("Upcall", "README.md")]),
+    ("Tutorial", &[("Upcall", "README.md"), ("From a directory to a volume", "docs/tutorial.md")]),
     (
         "How-to guides",
         &[
@@ -63,10 +63,19 @@ const PARTS: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
+/// Service files without contents of their own, with their pages.
+const STREAMS: &[(&str, &str)] = &[("watch", "watch.md"), ("subtree", "subtree.md")];
+
 /// Runs the command.
-pub(crate) fn main() -> Result<()> {
-    server::build()?;
-    let mdbook = mdbook()?;
+pub(crate) fn main(args: &[String]) -> Result<()> {
+    let renders = match args {
+        [] => true,
+        [word] if word == "--pages" => false,
+        _ => bail!("usage: cargo xtask book [--pages]"),
+    };
+    if renders {
+        server::build()?;
+    }
     let dir = sh::empty("book")?;
     let src = dir.join("src");
     let pages = pages(&src)?;
@@ -75,21 +84,14 @@ pub(crate) fn main() -> Result<()> {
     write(&dir.join("book.toml"), title)?;
     let broken = broken(&src, pages.iter().map(|(_, _, path)| &**path))?;
     ensure!(broken.is_empty(), "{}", broken.join("\n"));
+    if !renders {
+        println!("{}: {} pages", src.display(), pages.len());
+        return Ok(());
+    }
+    let mdbook = sh::exclusive(|| sh::tool("mdbook", MDBOOK))?;
     sh::run(Command::new(mdbook).arg("build").arg(&dir).args(["--dest-dir", "html"]))?;
     println!("{}: {} pages", dir.join("html/index.html").display(), pages.len());
     Ok(())
-}
-
-/// Returns the path of mdBook, installed if necessary.
-fn mdbook() -> Result<PathBuf> {
-    let root = sh::target().join("tools");
-    let program = root.join("bin/mdbook");
-    if !program.exists() {
-        println!("installing mdBook {MDBOOK}, once");
-        let mut cargo = sh::cargo(&["install", "mdbook", "--locked", "--version", MDBOOK]);
-        sh::run(cargo.arg("--root").arg(&root))?;
-    }
-    Ok(program)
 }
 
 /// A page: part, title, path.
@@ -260,6 +262,9 @@ fn served() -> Result<(String, String)> {
         let name = entry["name"].as_str().context("an entry has a name")?;
         if entry["type"] != "file" {
             let _ = write!(page, "\n## `{name}/`\n\nA directory.\n");
+        } else if let Some((_, page_of)) = STREAMS.iter().find(|(stream, _)| *stream == name) {
+            let about = "Requests are written to it, and their replies read";
+            let _ = write!(page, "\n## `{name}`\n\n{about}: [its page](../docs/{page_of}).\n");
         } else if name != "metrics" {
             let text = get(name)?;
             let shown: Vec<&str> = text.lines().take(12).collect();

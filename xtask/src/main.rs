@@ -1,4 +1,5 @@
-//! Every developer command. `cargo xtask COMMAND`; each module's own header is its manual.
+//! Every developer command. `cargo xtask COMMAND --help` prints its manual, the header of its
+//! module.
 //!
 //! | command | does |
 //! |---|---|
@@ -20,7 +21,7 @@
 //! | `bench replica-memory [--operations N]` | memory of replicas over many operations |
 //! | `paper mux`, `paper load --traces DIR`, `paper storelet` | reproduces a paper's evaluation |
 //! | `paper replica` | the same for the replicated data service: replicas on threads |
-//! | `book` | builds the documentation as a book, with a generated reference |
+//! | `book [--pages]` | builds the documentation as a book, with a generated reference |
 //! | `recording` | draws the terminal recording of the front page |
 //!
 //! `.ci/run` calls `test` and nothing else.
@@ -55,6 +56,7 @@ mod vm;
 mod volume;
 
 use anyhow::{Result, bail};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -70,7 +72,46 @@ fn main() -> ExitCode {
     }
 }
 
+/// Commands with the source whose header is their manual.
+const COMMANDS: &[(&str, &str)] = &[
+    ("check", include_str!("check.rs")),
+    ("test", include_str!("test.rs")),
+    ("machines", include_str!("main.rs")),
+    ("model", include_str!("../../crates/model/src/main.rs")),
+    ("sim", include_str!("../../crates/sim/src/main.rs")),
+    ("fuzz", include_str!("../../crates/sim/src/main.rs")),
+    ("conformance", include_str!("conformance.rs")),
+    ("attack", include_str!("attack.rs")),
+    ("hostile", include_str!("hostile.rs")),
+    ("api", include_str!("api.rs")),
+    ("dist", include_str!("dist.rs")),
+    ("guests", include_str!("guests.rs")),
+    ("bench", include_str!("bench.rs")),
+    ("paper", include_str!("paper.rs")),
+    ("book", include_str!("book.rs")),
+    ("recording", include_str!("recording.rs")),
+];
+
+/// Prints the header of a module.
+fn print_manual(source: &str) {
+    let lines = source.lines().map_while(|line| line.strip_prefix("//!"));
+    let text: String = lines.map(|line| format!("{}\n", line.trim_start())).collect();
+    // Its reader may have ended.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
 fn run(command: &str, rest: &[String]) -> Result<bool> {
+    let is_help = |word: &str| matches!(word, "--help" | "-h" | "help");
+    if is_help(command) {
+        print_manual(include_str!("main.rs"));
+        return Ok(true);
+    }
+    if let Some((_, source)) = COMMANDS.iter().find(|(name, _)| *name == command)
+        && rest.iter().any(|word| is_help(word))
+    {
+        print_manual(source);
+        return Ok(true);
+    }
     match command {
         "check" => check::main(),
         "test" => test::main(rest),
@@ -96,14 +137,14 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
         "guests" => guests::main(rest),
         "bench" => bench::main(rest).map(|()| true),
         "paper" => paper::main(rest).map(|()| true),
-        "book" => book::main().map(|()| true),
+        "book" => book::main(rest).map(|()| true),
         "recording" => recording::main().map(|()| true),
         recording::INSIDE => recording::inside().map(|()| true),
         // Runs in the virtual machine of the suite `volume-power`.
         "power-load" => conformance::power_load(rest).map(|()| true),
-        _ => bail!(
-            "usage: cargo xtask check | test | machines | model | sim | fuzz | conformance | \
-             attack | hostile | guests | dist | api | bench | paper | book | recording"
-        ),
+        _ => {
+            let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
+            bail!("usage: cargo xtask {} [--help]", names.join(" | "))
+        }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
         parts.extend(conformance::parts(report, &[], Kind::Uring)?);
         let by_threads = if long { BY_THREADS_LONG } else { BY_THREADS };
         parts.extend(conformance::parts(report, by_threads, Kind::Threads)?);
+        let book = if long { &["book"][..] } else { &["book", "--pages"] };
+        parts.push(part("book", sh::cmd(&sh::own_path()?.display().to_string(), book)));
         parts.push(part("models", built("model", &["smoke"])));
         parts.push(part("simulation", built("sim", &["smoke"])));
         parts.push(part("fuzzers", built("sim", &["fuzz", "smoke"])));
