@@ -72,8 +72,7 @@ struct Place {
     is_deep: bool,
     /// Entries to look at.
     changed: BTreeSet<Name>,
-    /// Whether there were too many of these, so that it has to be listed again. They are removed
-    /// step by step.
+    /// Whether there were too many of these, so that it has to be listed again.
     is_lost: bool,
     /// Whether it is no longer watched: its children are removed step by step.
     is_dropped: bool,
@@ -127,6 +126,8 @@ pub(super) struct Paths {
     bytes: usize,
     /// Number of entries to look at.
     marks: usize,
+    /// Entries not to be looked at any more: they are removed step by step.
+    outdated: Vec<BTreeSet<Name>>,
     /// Whether it was reported that there is no room.
     is_full: bool,
     /// Directories with entries to look at.
@@ -155,6 +156,7 @@ impl Paths {
             dropped: Vec::new(),
             bytes: 0,
             marks: 0,
+            outdated: Vec::new(),
             is_full: false,
             dirty: BTreeSet::new(),
             touched: BTreeMap::new(),
@@ -257,7 +259,11 @@ impl Paths {
             return;
         }
         self.marks += usize::from(changed.insert(name));
-        *is_lost = self.marks > MARKS_MAX;
+        if self.marks > MARKS_MAX {
+            *is_lost = true;
+            self.marks -= changed.len();
+            self.outdated.push(mem::take(changed));
+        }
     }
 
     fn places_of(&self, key: FileKey) -> Vec<usize> {
@@ -291,7 +297,7 @@ impl Paths {
                 *left -= 1;
                 is_removed = self.remove_dropped(left, log);
             }
-            return !self.places.is_empty();
+            return !is_removed || !self.places.is_empty();
         }
         if self.doing.is_none() && self.lines.len() < LINES_MAX {
             is_removed &= self.begin_next(left, log, out);
@@ -305,8 +311,18 @@ impl Paths {
         place.inspect(|place| self.drop_place(*place, log, out)).is_some()
     }
 
-    /// Removes children of places that are no longer watched. Returns whether all are removed.
+    /// Removes outdated entries, and children of places that are no longer watched. Returns whether
+    /// all are removed.
     fn remove_dropped(&mut self, left: &mut usize, log: &mut Log) -> bool {
+        while let Some(names) = self.outdated.last_mut() {
+            while *left > 0 && names.pop_first().is_some() {
+                *left -= 1;
+            }
+            if !names.is_empty() {
+                return false;
+            }
+            self.outdated.pop();
+        }
         while let Some(&place) = self.dropped.last() {
             if !self.remove_children(place, left, log, &mut Vec::new()) {
                 return false;
@@ -316,17 +332,6 @@ impl Paths {
             self.release(PLACE_BYTES + bytes_of(path.len()), log);
         }
         true
-    }
-
-    /// Removes at most `left` entries to look at, of a place that is to be listed again. Returns
-    /// whether all are removed.
-    fn remove_marks(&mut self, place: usize, left: &mut usize) -> bool {
-        let changed = &mut self.places[place].changed;
-        while *left > 0 && changed.pop_first().is_some() {
-            self.marks -= 1;
-            *left -= 1;
-        }
-        changed.is_empty()
     }
 
     /// Removes at most `left` children of a place, and what is watched beneath them. Returns
@@ -364,8 +369,7 @@ impl Paths {
         }
         let Some(&place) = self.dirty.first() else { return true };
         if self.places[place].is_lost {
-            let is_removed =
-                self.remove_marks(place, left) && self.remove_children(place, left, log, out);
+            let is_removed = self.remove_children(place, left, log, out);
             if is_removed {
                 self.list_again(place, out);
             }
@@ -658,7 +662,8 @@ impl Paths {
         let it = &mut self.places[place];
         it.is_dropped = true;
         it.is_lost = false;
-        self.marks -= mem::take(&mut it.changed).len();
+        self.marks -= it.changed.len();
+        self.outdated.push(mem::take(&mut it.changed));
         let (path, found) = (it.path.clone(), it.found.take());
         match it.origin {
             Origin::Given => drop(self.given.remove(&path)),
@@ -737,7 +742,7 @@ impl Paths {
 
     /// Returns whether it has ended: it waits for no reply, and all entries are removed.
     pub(super) fn has_ended(&self) -> bool {
-        self.doing.is_none() && self.places.is_empty()
+        self.doing.is_none() && self.outdated.is_empty() && self.places.is_empty()
     }
 
     /// Ends it: a request in progress is answered first, and entries are removed step by step.

@@ -576,8 +576,8 @@ fn turns_remove_few_entries_however_many_watches_have_lost_some() {
     let mut out = Vec::new();
     more.iter().for_each(|number| world.watches.close(*number, &mut out));
     world.take(out);
-    // The entries to look at, or a few steps instead, and then the old ones, of each watch.
-    let least = (4096 + 1000 + more.len() * 1000) / STEPS_MAX;
+    // The entries to look at, and then the old ones, of each watch.
+    let least = (more.len() + 1) * (4096 + 1000) / STEPS_MAX;
     let mut count = 0;
     while world.watches.deadline() == Some(Instant(0)) && world.asked.is_empty() {
         world.tick();
