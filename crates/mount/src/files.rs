@@ -35,9 +35,6 @@ impl Session {
             }
             done => done?,
         };
-        if flags & O_TRUNC != 0 {
-            lock(&self.nodes).changed(node, fid.connection.number);
-        }
         if let Some(attr) = &attr {
             self.expect_name(node, attr)?;
         }

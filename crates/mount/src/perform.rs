@@ -12,11 +12,13 @@ use std::sync::atomic::Ordering;
 use wire::fuse::{InitReply, MINOR_MIN, ROOT, Request, VERSION, init};
 
 /// Capabilities that are always requested. The server clears set-user-id bits when a user writes,
-/// so the kernel need not look for them before each write (`HANDLE_KILLPRIV_V2`).
+/// so the kernel need not look for them before each write (`HANDLE_KILLPRIV_V2`). Without
+/// `ATOMIC_O_TRUNC` the kernel truncates a file that it has opened by a request of its own: with
+/// it, an open that the kernel then refuses, because the file is a running program, has already
+/// truncated it.
 const CAPABILITIES: u64 = init::ASYNC_READ
     | init::POSIX_LOCKS
     | init::FLOCK_LOCKS
-    | init::ATOMIC_O_TRUNC
     | init::BIG_WRITES
     | init::AUTO_INVAL_DATA
     | init::DO_READDIRPLUS

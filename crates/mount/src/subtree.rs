@@ -9,7 +9,7 @@ use crate::changes::{Report, What};
 use crate::errno;
 use crate::handles::Handle;
 use crate::link::{Connection, Failure, Fid, only};
-use crate::linux::{O_ACCMODE, O_RDWR, O_TRUNC};
+use crate::linux::{O_ACCMODE, O_RDWR};
 use crate::listing::Item;
 use crate::lock;
 use crate::prefetch::{Begin, Ended, Wanted};
@@ -58,7 +58,6 @@ pub(crate) struct Spare {
 fn changed_file(node: u64, request: &Request<'_>) -> Option<(What, u64)> {
     match request {
         Request::Write { .. } => Some((What::Contents, node)),
-        Request::Open { flags } if flags & O_TRUNC != 0 => Some((What::Contents, node)),
         Request::SetAttr(set) if set.valid & fattr::SIZE != 0 => Some((What::Contents, node)),
         Request::SetAttr(_) | Request::SetXattr { .. } | Request::RemoveXattr { .. } => {
             Some((What::Attributes, node))
@@ -146,7 +145,7 @@ impl Session {
         node: u64,
         flags: u32,
     ) -> Result<Option<(Arc<Content>, Attr)>, Failure> {
-        if flags & (O_ACCMODE | O_TRUNC) != 0 {
+        if flags & O_ACCMODE != 0 {
             return Ok(None);
         }
         let (attr, place) = {

@@ -2,9 +2,10 @@
 
 use crate::sh;
 use anyhow::{Context, Result, ensure};
-use rustix::fs::{FlockOperation, fcntl_lock, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, fcntl_lock, flock};
+use rustix::io::Errno;
 use std::fs::{self, File};
-use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ type Lock = fn(&File, FlockOperation) -> rustix::io::Result<()>;
 type Case = fn(&Pair<'_>) -> Result<String>;
 
 /// All cases.
-pub(super) const ALL: [(&str, Case); 11] = [
+pub(super) const ALL: [(&str, Case); 12] = [
     ("files", files),
     ("removed_open", removed_open),
     ("renamed_open", renamed_open),
@@ -42,6 +43,7 @@ pub(super) const ALL: [(&str, Case); 11] = [
     ("seen_by_others", seen_by_others),
     ("locks", locks),
     ("memory_maps", memory_maps),
+    ("running_program", running_program),
     ("attributes", attributes),
     ("large_directory", large_directory),
     ("git", git),
@@ -49,11 +51,12 @@ pub(super) const ALL: [(&str, Case); 11] = [
 ];
 
 /// Cases that work on a single mount, too.
-pub(super) const OF_ONE: [(&str, Case); 6] = [
+pub(super) const OF_ONE: [(&str, Case); 7] = [
     ("files", files),
     ("removed_open", removed_open),
     ("renamed_open", renamed_open),
     ("memory_maps", memory_maps),
+    ("running_program", running_program),
     ("git", git),
     ("sqlite", sqlite),
 ];
@@ -236,6 +239,34 @@ f = open(sys.argv[2], 'rb'); m = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)
 assert m[5000:5005] == b'hello' and m[1048570:] == b'at end', 'other bytes'";
     let paths = [pair.a, pair.b].map(|dir| dir.join("mapped").display().to_string());
     sh::read(sh::cmd("python3", &["-c", SCRIPT]).args(paths))
+}
+
+/// A running program cannot be written or truncated: it goes on, and so do its contents.
+fn running_program(pair: &Pair<'_>) -> Result<String> {
+    let path = pair.a.join("sleeps");
+    let program = fs::read("/bin/sleep")?;
+    fs::write(&path, &program)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
+    let mut child = sh::cmd(&path.display().to_string(), &["1000"]).spawn()?;
+    let refused = || {
+        let opened = |flags| rustix::fs::open(&path, flags, Mode::empty()).map(drop);
+        for flags in [OFlags::WRONLY, OFlags::RDWR, OFlags::RDONLY | OFlags::TRUNC] {
+            let result = opened(flags);
+            ensure!(result == Err(Errno::TXTBSY), "{flags:?}: {result:?}");
+        }
+        ensure!(fs::read(&path)? == program, "its contents have changed");
+        Ok(())
+    };
+    let result = refused();
+    let end = child.try_wait()?;
+    child.kill()?;
+    child.wait()?;
+    result?;
+    ensure!(end.is_none(), "it has ended: {end:?}");
+    fs::write(&path, b"short")?;
+    ensure!(fs::read(&path)? == b"short", "it is truncated when it has ended");
+    fs::remove_file(&path)?;
+    Ok(String::new())
 }
 
 /// Sets, lists and removes extended attributes.
