@@ -98,6 +98,8 @@ pub struct Volume {
     store: Store,
     /// Wall-clock time at instant zero.
     wall: Time,
+    /// No new inode gets a number below: see [`write_set::first_number`].
+    first_number: u64,
     read_only: bool,
     /// Whether each change is durable before its reply.
     write_through: bool,
@@ -175,6 +177,7 @@ impl Volume {
             file,
             store,
             wall,
+            first_number: 0,
             read_only,
             write_through: false,
             settings: None,
@@ -543,6 +546,8 @@ impl Volume {
     /// Continues the waiting requests once the store is open, or cannot be opened.
     fn opened(&mut self, now: Instant, result: Result<(), Error>, out: &mut Vec<Output>) {
         self.opened = Some(result);
+        let created = self.store.superblock().created;
+        self.first_number = write_set::first_number(created, self.date(now));
         let waits = |pending: &Pending| matches!(pending.awaits, Awaits::Plan);
         let waiting: Vec<usize> = self
             .pending
@@ -659,7 +664,7 @@ impl Volume {
     fn write_set(&self, date: Time) -> Result<WriteSet<'_>, Stop> {
         let read_view = self.read_view(View::Present)?;
         match &self.quotas {
-            Some(quotas) => Ok(WriteSet::new(read_view, quotas, date)),
+            Some(quotas) => Ok(WriteSet::new(read_view, (quotas, self.first_number), date)),
             None => Err(quota::load(&read_view).err().unwrap_or(Stop::Failed(Error::Io))),
         }
     }

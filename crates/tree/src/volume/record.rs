@@ -39,7 +39,7 @@
 //! grow; bit 1, it has a project. *Blocks* are the volume's blocks of the contents. *Parent* and
 //! *entries* are zero but for directories, *device* but for devices. *Target* is that of a symbolic
 //! link, if it is short; longer ones are contents. *Generation* is zero: inode numbers are not
-//! reused.
+//! reused, and grow with the volume's age, so that no number of a lost inode is used again either.
 //! *Why* is 0 if no name is left, 1 if contents behind the file's end are still there; there are
 //! none behind *end*, bytes.
 //!

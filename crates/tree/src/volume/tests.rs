@@ -31,6 +31,9 @@ use std::sync::Arc;
 use store::drive::{Disk, Memory};
 use store::{Config, Geometry};
 
+/// Time without power, nanoseconds.
+const OFF: u64 = 1_000_000_000;
+
 /// Wall-clock time at instant zero of the tests.
 const WALL: Time = Time { secs: 1_000_000, nanos: 0 };
 
@@ -87,16 +90,17 @@ impl Lab {
 
     fn made(chosen: &Format, mut world: World) -> Lab {
         let store = world.make(&format(chosen));
-        let mut lab = Lab::of(store, world);
+        let mut lab = Lab::of(store, world, 0);
         lab.idle();
         lab
     }
 
-    fn of(store: Store, world: World) -> Lab {
+    /// Returns the volume of a store that is opened at this time, nanoseconds.
+    fn of(store: Store, world: World, now: u64) -> Lab {
         let mut volume = Volume::new(3, File(9), store, WALL, false);
-        volume.begin(Instant(0), vec![store::Output::Opened(Ok(()))], &mut Vec::new());
+        volume.begin(Instant(now), vec![store::Output::Opened(Ok(()))], &mut Vec::new());
         let (replies, ops) = (Vec::new(), VecDeque::new());
-        Lab { volume, world, now: 0, asked: 0, caller: root(), replies, ops }
+        Lab { volume, world, now, asked: 0, caller: root(), replies, ops }
     }
 
     /// Makes everything durable, then reopens the volume after a power failure.
@@ -111,9 +115,9 @@ impl Lab {
     /// Reopens the volume after a power failure.
     fn crash(mut self) -> Lab {
         self.world.disk.lose_power();
-        let (now, asked) = (self.now, self.asked);
+        let (now, asked) = (self.now + OFF, self.asked);
         let store = self.world.open();
-        let mut lab = Lab { now, asked, ..Lab::of(store, self.world) };
+        let mut lab = Lab { asked, ..Lab::of(store, self.world, now) };
         lab.idle();
         lab
     }

@@ -30,6 +30,20 @@ pub(super) struct WriteSet<'a> {
     pub(super) known: &'a Quotas,
     pub(super) quotas: BTreeMap<Holder, Option<Quota>>,
     changes: Vec<Change>,
+    first_number: u64,
+}
+
+/// Numbers for inodes in each millisecond since the volume's creation, as a power of two: more than
+/// can be created.
+const NUMBERS: u32 = 14;
+
+/// Returns the first number for inodes of a volume that is opened now. Creations that were not
+/// durable are lost with the counter's value, but clients may still know their files by number: the
+/// numbers that follow are later ones, also after a rollback.
+pub(super) fn first_number(created: Time, now: Time) -> u64 {
+    let millis = |time: Time| i128::from(time.secs) * 1000 + i128::from(time.nanos / 1_000_000);
+    let age = (millis(now) - millis(created)).clamp(0, i128::from(u64::MAX >> (NUMBERS + 2)));
+    (age as u64) << NUMBERS
 }
 
 /// Returns a timestamp later than `past`: `now`, or else the first after `past`.
@@ -56,9 +70,13 @@ impl Inode {
 }
 
 impl<'a> WriteSet<'a> {
-    pub(super) fn new(read_view: ReadView<'a>, known: &'a Quotas, now: Time) -> WriteSet<'a> {
+    pub(super) fn new(
+        read_view: ReadView<'a>,
+        (known, first_number): (&'a Quotas, u64),
+        now: Time,
+    ) -> WriteSet<'a> {
         let (inodes, changes, quotas) = (Vec::new(), Vec::new(), BTreeMap::new());
-        WriteSet { read_view, now, inodes, counters: None, known, quotas, changes }
+        WriteSet { read_view, now, inodes, counters: None, known, quotas, changes, first_number }
     }
 
     pub(super) fn now(&self) -> Time {
@@ -113,6 +131,7 @@ impl<'a> WriteSet<'a> {
 
     /// Returns a number that was never used for an inode or a project.
     pub(super) fn number(&mut self) -> Result<u64, Stop> {
+        let first_number = self.first_number;
         let counters = self.counters()?;
         if counters.next >= u64::MAX >> 1 {
             return Err(Error::NoSpace.into());
@@ -121,8 +140,9 @@ impl<'a> WriteSet<'a> {
             // Damage, or a record of another program.
             return Err(Error::Io.into());
         }
-        counters.next += 1;
-        Ok(counters.next - 1)
+        let number = counters.next.max(first_number);
+        counters.next = number + 1;
+        Ok(number)
     }
 
     /// Counts blocks added to a file's contents.
@@ -298,4 +318,19 @@ pub(super) fn has_contents(inode: &Inode) -> bool {
     let plain = inode.kind == Kind::File;
     let link = inode.kind == Kind::Symlink && inode.target.is_empty();
     (plain || link) && (inode.size > 0 || inode.blocks > 0 || inode.trimming)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_begin_with_the_age_of_the_volume() {
+        let at = |secs, millis: u32| Time { secs, nanos: millis * 1_000_000 };
+        assert_eq!(first_number(at(5, 500), at(5, 500)), 0);
+        assert_eq!(first_number(at(5, 500), at(6, 501)), 1001 << NUMBERS);
+        // A clock that is wrong.
+        assert_eq!(first_number(at(5, 500), at(5, 0)), 0);
+        assert!(first_number(at(i64::MIN, 0), at(i64::MAX, 0)) < u64::MAX >> 1);
+    }
 }

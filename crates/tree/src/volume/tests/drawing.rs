@@ -23,6 +23,8 @@ enum Back {
 /// Returns a volume with a pending request, and with a file that is open as number 0.
 fn waiting(awaits: Awaits, ask: Ask, cancelled: bool) -> Lab {
     let mut lab = Lab::new();
+    // The file of the samples is inode 2.
+    lab.volume.first_number = 0;
     let (node, _open) = lab.create_with("/f", WRITE, true, 0o644).unwrap();
     lab.release(node);
     let request = Request { caller: root(), ask };
@@ -168,7 +170,7 @@ fn requests_that_come_before_the_store_is_open_wait() {
     let mut world = lab.reopen().world;
     let (head, mut outputs) = (world.disk.head().unwrap(), Vec::new());
     let store = Store::open(&head, world.config, Instant(0), &mut outputs).unwrap();
-    let mut lab = Lab::of(store, world);
+    let mut lab = Lab::of(store, world, 0);
     lab.volume.opened = None;
     let id = lab.begin(Ask::Stat { node: lab.volume.root() });
     assert!(lab.answered(id).is_none() && lab.volume.is_open().is_none());

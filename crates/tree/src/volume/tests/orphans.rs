@@ -133,7 +133,7 @@ fn orphans_are_found_despite_initial_read_errors() {
     }
     let store = lab.world.open();
     lab.world.unreadable = true;
-    let mut lab = Lab::of(store, lab.world);
+    let mut lab = Lab::of(store, lab.world, 0);
     for _ in 0..20 {
         lab.tick();
         while lab.operate() {}

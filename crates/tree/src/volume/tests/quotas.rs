@@ -104,7 +104,7 @@ fn interrupted(mut lab: Lab) -> Lab {
     lab.world.disk.lose_power();
     let (now, asked) = (lab.now, lab.asked);
     let store = lab.world.open();
-    Lab { now, asked, ..Lab::of(store, lab.world) }
+    Lab { asked, ..Lab::of(store, lab.world, now) }
 }
 
 /// Gives the volume this number of turns.

@@ -77,3 +77,18 @@ fn a_crash_takes_what_had_no_name_yet() {
     lab.verify();
     assert_eq!((lab.blocks(), lab.list("/").len()), (0, 0));
 }
+
+#[test]
+fn a_number_that_was_lost_in_a_crash_is_not_used_again() {
+    let mut lab = Lab::new();
+    lab.create("/f", 0o644).unwrap();
+    let lost = lab.stat("/f").unwrap().inode;
+    lab = lab.crash();
+    assert_eq!(lab.stat("/f"), Err(Error::NotFound));
+    lab.create("/g", 0o644).unwrap();
+    let first = lab.stat("/g").unwrap().inode;
+    assert!(first > lost);
+    lab.create("/h", 0o644).unwrap();
+    assert_eq!(lab.stat("/h").unwrap().inode, first + 1);
+    lab.check_disk();
+}
