@@ -76,15 +76,22 @@ impl Session {
         set: &SetAttr,
     ) -> Result<Answer, Failure> {
         let handle = (set.valid & fattr::FH != 0).then_some(set.handle);
-        let fid = self.fid_for(caller, node, handle)?;
         let set = &self.with_server_time(*set);
+        let fid = match self.fid_for(caller, node, handle) {
+            // The kernel reports this error to those that open the file next, under another name.
+            Err(Failure::Errno(errno::ESTALE)) if self.is_written_back(set) => {
+                let attr = lock(&self.nodes).shown_attr(node).ok_or(errno::ESTALE)?;
+                return Ok(self.attributes(node, &attr));
+            }
+            found => found?,
+        };
         match self.change(caller, &fid, set) {
             // The kernel writes back the modification time of a file that the user may write but
             // does not own; the server has set it with the data.
             Err(Failure::Errno(errno::EPERM | errno::EACCES)) if self.is_written_back(set) => {}
             done => done?,
         }
-        lock(&self.nodes).changed(node, fid.connection.number);
+        lock(&self.nodes).changed(node, fid.connection.number, caller.pid);
         let attr = self.stat(caller, &fid)?;
         Ok(self.attributes(node, &attr))
     }
@@ -171,7 +178,7 @@ impl Session {
         let (fid, copy) = self.clone_fid(caller, node)?;
         self.linux_only(&fid.connection)?;
         linux::set_xattr(caller.interrupt, copy, change)?;
-        lock(&self.nodes).changed(node, fid.connection.number);
+        lock(&self.nodes).changed(node, fid.connection.number, caller.pid);
         Ok(Answer::empty())
     }
 

@@ -228,6 +228,8 @@ pub(crate) enum Outdated {
     Node(u64),
     /// A name in a directory.
     Entry(u64, Vec<u8>),
+    /// All names and attributes.
+    Names,
     /// Everything.
     All,
 }

@@ -12,6 +12,7 @@ use crate::session::{Caller, Session};
 use crate::store::Content;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 use wire::fuse::{fopen, open_reply, write_reply};
 use wire::ninep::{Rmessage, Tmessage};
 
@@ -279,7 +280,10 @@ impl Session {
             }
         }
         let end = offset + done as u64;
-        lock(&self.nodes).wrote(handle.node, connection.number, end);
+        let mut nodes = lock(&self.nodes);
+        nodes.wrote(handle.node, end);
+        nodes.changed(handle.node, connection.number, caller.pid);
+        drop(nodes);
         let count = u32::try_from(done).expect("a request is below 4 GiB");
         Ok(Answer::bytes(write_reply(count)))
     }
@@ -305,8 +309,8 @@ impl Session {
         }
     }
 
-    /// Makes a file or directory durable. Acknowledged changes of a connection that is lost may not
-    /// be, which is reported once to each that has the file open.
+    /// Makes a file or directory durable; reports lost changes.
+    #[allow(clippy::disallowed_methods, reason = "the age of a loss")]
     pub(crate) fn fsync(
         &self,
         caller: &Caller<'_>,
@@ -314,16 +318,16 @@ impl Session {
         data_only: bool,
     ) -> Result<Answer, Failure> {
         let fid = self.open_fid(caller, handle)?;
-        let changes = lock(&self.nodes).change_count(handle.node);
+        let changes = lock(&self.nodes).durability(handle.node).map_or(0, |it| it.change_count());
         self.sync(caller, &fid, data_only)?;
-        let losses = {
-            let mut nodes = lock(&self.nodes);
-            nodes.synced(handle.node, fid.connection.number, changes);
-            nodes.losses(handle.node)
-        };
-        if handle.losses.swap(losses, Ordering::SeqCst) < losses {
-            return Err(Failure::Errno(errno::EIO));
+        let mut nodes = lock(&self.nodes);
+        let Some(durability) = nodes.durability(handle.node) else { return Ok(Answer::empty()) };
+        let now = Instant::now();
+        durability.synced(fid.connection.number, changes, now);
+        let seen = handle.losses.swap(durability.losses(), Ordering::SeqCst);
+        match durability.tell(seen, caller.pid, now) {
+            true => Err(Failure::Errno(errno::EIO)),
+            false => Ok(Answer::empty()),
         }
-        Ok(Answer::empty())
     }
 }

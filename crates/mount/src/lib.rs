@@ -30,6 +30,7 @@ mod changes;
 mod crew;
 mod device;
 mod directories;
+mod durability;
 mod errno;
 mod error;
 mod files;

@@ -51,8 +51,8 @@ impl Session {
     }
 
     /// Records a change of a directory's entries, for its next fsync.
-    fn changed_entries(&self, fid: &Fid, dir: u64) {
-        lock(&self.nodes).changed(dir, fid.connection.number);
+    fn changed_entries(&self, caller: &Caller<'_>, fid: &Fid, dir: u64) {
+        lock(&self.nodes).changed(dir, fid.connection.number, caller.pid);
     }
 
     /// Looks up a name.
@@ -94,7 +94,7 @@ impl Session {
     ) -> Result<Answer, Failure> {
         let dir = self.fid(caller, parent)?;
         self.make_dir(caller, &dir, (name, mode))?;
-        self.changed_entries(&dir, parent);
+        self.changed_entries(caller, &dir, parent);
         Ok(self.entered(&self.enter(caller, (&dir, parent), name)?))
     }
 
@@ -111,7 +111,7 @@ impl Session {
         let message = Tmessage::Symlink { dfid: dir.number, name, target, gid: caller.gid };
         let made = only!(Rmessage::Symlink { .. } => ());
         dir.connection.call(caller.interrupt, &message, made)?;
-        self.changed_entries(&dir, parent);
+        self.changed_entries(caller, &dir, parent);
         Ok(self.entered(&self.enter(caller, (&dir, parent), name)?))
     }
 
@@ -129,7 +129,7 @@ impl Session {
         let message = Tmessage::Mknod { dfid, name, mode, major, minor, gid };
         let made = only!(Rmessage::Mknod { .. } => ());
         dir.connection.call(caller.interrupt, &message, made)?;
-        self.changed_entries(&dir, parent);
+        self.changed_entries(caller, &dir, parent);
         Ok(self.entered(&self.enter(caller, (&dir, parent), name)?))
     }
 
@@ -144,7 +144,7 @@ impl Session {
         self.linux_only(&dir.connection)?;
         let message = Tmessage::Link { dfid: dir.number, fid: fid.number, name };
         dir.connection.call(caller.interrupt, &message, only!(Rmessage::Link {} => ()))?;
-        self.changed_entries(&dir, parent);
+        self.changed_entries(caller, &dir, parent);
         Ok(self.entered(&self.enter(caller, (&dir, parent), name)?))
     }
 
@@ -159,7 +159,7 @@ impl Session {
         let dir = self.fid(caller, parent)?;
         self.hold(caller, parent, name);
         self.remove_name(caller, &dir, (name, is_dir))?;
-        self.changed_entries(&dir, parent);
+        self.changed_entries(caller, &dir, parent);
         lock(&self.nodes).removed(parent, name);
         Ok(Answer::empty())
     }
@@ -193,8 +193,8 @@ impl Session {
             }
             done => done?,
         }
-        self.changed_entries(&dir, from);
-        self.changed_entries(&to_dir, to);
+        self.changed_entries(caller, &dir, from);
+        self.changed_entries(caller, &to_dir, to);
         lock(&self.nodes).renamed((from, name), (to, to_name));
         Ok(Answer::empty())
     }
@@ -228,7 +228,7 @@ impl Session {
     ) -> Result<Answer, Failure> {
         let (dir, open) = self.clone_fid(caller, parent)?;
         self.create_open(caller, &open, (name, self.server_flags(flags), mode))?;
-        self.changed_entries(&dir, parent);
+        self.changed_entries(caller, &dir, parent);
         let entry = self.enter(caller, (&dir, parent), name)?;
         let source = (Source::Fid(open), None);
         let (handle, fopen) = self.opened(caller, entry.node, flags, source);

@@ -10,6 +10,7 @@
 //! `by_key` unless its last name was removed through this mount, or another file has its key.
 
 use crate::attr::Attr;
+use crate::durability::Durability;
 use crate::errno::{self, Errno};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::fuse::{Attributes, ROOT, Timestamp};
@@ -60,17 +61,6 @@ struct Node<F> {
     /// Time of the creation, if it is known.
     created: Option<Timestamp>,
     durability: Durability,
-}
-
-/// Changes of a file's contents and attributes, or of a directory's entries, and their fsyncs.
-#[derive(Clone, Copy, Debug, Default)]
-struct Durability {
-    /// Number of acknowledged changes.
-    changes: u64,
-    /// Connection of the oldest acknowledged change that may not be durable.
-    unsynced: Option<u64>,
-    /// Number of times that such changes may have been lost with a connection.
-    losses: u64,
 }
 
 /// Table of nodes. `F` is a fid.
@@ -446,40 +436,27 @@ impl<F: Clone> Nodes<F> {
     }
 
     /// Records an acknowledged write that ended at this offset.
-    pub(crate) fn wrote(&mut self, id: u64, connection: u64, end: u64) {
+    pub(crate) fn wrote(&mut self, id: u64, end: u64) {
         if let Some(shown) = self.by_id.get_mut(&id).and_then(|node| node.shown.as_mut()) {
             shown.size = shown.size.max(end);
         }
-        self.changed(id, connection);
     }
 
-    /// Records an acknowledged change of contents, attributes or entries.
-    pub(crate) fn changed(&mut self, id: u64, connection: u64) {
-        if let Some(node) = self.by_id.get_mut(&id) {
-            node.durability.changes += 1;
-            node.durability.unsynced.get_or_insert(connection);
-        }
+    /// Returns the changes of a node that may not be durable.
+    pub(crate) fn durability(&mut self, id: u64) -> Option<&mut Durability> {
+        self.by_id.get_mut(&id).map(|node| &mut node.durability)
     }
 
-    /// Returns the number of acknowledged changes, at the beginning of an fsync.
-    pub(crate) fn change_count(&self, id: u64) -> u64 {
-        self.by_id.get(&id).map_or(0, |node| node.durability.changes)
-    }
-
-    /// Records an fsync by this connection, which began after this number of changes.
-    pub(crate) fn synced(&mut self, id: u64, connection: u64, changes: u64) {
-        let Some(Node { durability, .. }) = self.by_id.get_mut(&id) else { return };
-        if durability.unsynced.is_some_and(|it| it != connection) {
-            durability.losses += 1;
-            durability.unsynced = None;
-        } else if durability.changes == changes {
-            durability.unsynced = None;
+    /// Records an acknowledged change of contents, attributes or entries by a thread.
+    pub(crate) fn changed(&mut self, id: u64, connection: u64, thread: u32) {
+        if let Some(durability) = self.durability(id) {
+            durability.changed(connection, thread);
         }
     }
 
     /// Returns how many times unsynced changes may have been lost with a connection.
     pub(crate) fn losses(&self, id: u64) -> u64 {
-        self.by_id.get(&id).map_or(0, |node| node.durability.losses)
+        self.by_id.get(&id).map_or(0, |node| node.durability.losses())
     }
 
     /// Checks the invariants.

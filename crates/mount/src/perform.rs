@@ -1,6 +1,7 @@
 //! Requests of the kernel, each to the function that performs it.
 
 use crate::answer::Answer;
+use crate::changes::Outdated;
 use crate::errno::{self, Errno};
 use crate::link::{Connection, Failure, Fid};
 use crate::locks::Kind;
@@ -153,11 +154,13 @@ impl Session {
         }
     }
 
-    /// Returns the present connection. Fids of earlier ones are dropped once.
+    /// Returns the present connection. On a new one fids of earlier ones are dropped, and what the
+    /// kernel knows of names and attributes may have been lost with changes that were not durable.
     pub(crate) fn connection(&self, caller: &Caller<'_>) -> Result<Arc<Connection>, Failure> {
         let connection = self.link.connection(caller.interrupt)?;
         if self.current.swap(connection.number, Ordering::SeqCst) != connection.number {
             lock(&self.nodes).drop_fids();
+            self.outdated.push(Outdated::Names);
         }
         Ok(connection)
     }

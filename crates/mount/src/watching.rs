@@ -136,7 +136,8 @@ impl Session {
                 Outdated::Report(report) => self.apply(&report),
                 Outdated::Node(node) => self.invalidate(node, true),
                 Outdated::Entry(dir, name) => self.invalidate_entry(dir, &name),
-                Outdated::All => self.invalidate_all(),
+                Outdated::Names => self.invalidate_all(false),
+                Outdated::All => self.invalidate_all(true),
             }
         }
     }
@@ -172,10 +173,10 @@ impl Session {
         }
     }
 
-    /// Invalidates everything that the kernel may have cached.
-    fn invalidate_all(&self) {
+    /// Invalidates all names and attributes that the kernel may have cached, and with `data` pages.
+    fn invalidate_all(&self, data: bool) {
         let (nodes, places) = lock(&self.nodes).all(|file| file & OTHER_TREES == 0);
-        nodes.into_iter().for_each(|node| self.invalidate(node, true));
+        nodes.into_iter().for_each(|node| self.invalidate(node, data));
         for (dir, name) in places.into_iter().chain(self.absent.take()) {
             self.invalidate_entry(dir, &name);
         }
