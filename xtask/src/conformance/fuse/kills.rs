@@ -286,10 +286,10 @@ impl Writer {
         let block = contents(writer, ALONE, version);
         self.written.replaced.later.push(version);
         loop {
-            if let Err(error) = write_new(&new, &block) {
+            if let Err((step, error)) = write_new(&new, &block) {
                 // Created just before the loss, or lost with it.
                 if error.kind() != ErrorKind::AlreadyExists {
-                    self.note_loss(error).context("write the new file")?;
+                    self.note_loss(error).with_context(|| format!("{step} the new file"))?;
                 }
                 continue;
             }
@@ -298,7 +298,11 @@ impl Writer {
                 // Renamed just before the loss.
                 Err(error) if error.kind() == ErrorKind::NotFound => {
                     let found = self.written.expect_replaced(&self.dir)?;
-                    ensure!(found == version, "the new file is lost");
+                    let is_there = new.try_exists();
+                    ensure!(
+                        found == version,
+                        "the new file of version {version} is lost: {found} is there, new file: {is_there:?}"
+                    );
                 }
                 Err(error) => bail!("rename: {error}"),
             }
@@ -352,10 +356,10 @@ fn replaced_of(dir: &Path, writer: usize) -> PathBuf {
 }
 
 /// Creates a file with a block, durably.
-fn write_new(path: &Path, block: &[u8]) -> io::Result<()> {
-    let file = File::create(path)?;
-    file.write_all_at(block, 0)?;
-    file.sync_all()
+fn write_new(path: &Path, block: &[u8]) -> Result<(), (&'static str, io::Error)> {
+    let file = File::create(path).map_err(|error| ("create", error))?;
+    file.write_all_at(block, 0).map_err(|error| ("write", error))?;
+    file.sync_all().map_err(|error| ("fsync", error))
 }
 
 /// Returns the contents of a version of a block.
