@@ -59,7 +59,6 @@ const STRESSORS: &[&str] = &[
     "symlink",
     "sync-file",
     "touch",
-    "unlink",
     "utime",
     "xattr",
 ];
