@@ -7,6 +7,8 @@
 //! watch, not by the number of changes: a slow reader of paths gets the present state, and one of
 //! all files learns that it has lost some.
 
+mod beneath;
+mod doing;
 mod line;
 mod log;
 mod paths;
@@ -29,7 +31,8 @@ use std::time::Duration;
 /// Maximum number of watches.
 pub(crate) const WATCHES_MAX: usize = 1024;
 
-/// Maximum number of watches of a client.
+/// Maximum number of open watches of a client, and of those that are closed, while their entries
+/// are removed.
 const WATCHES_OF_CLIENT_MAX: usize = 64;
 
 /// Maximum number of directories and entries of a watch.
@@ -140,8 +143,8 @@ pub(crate) struct Watches {
     device: u64,
     log: Log,
     watches: Slab<Watch>,
-    /// Number of watches of each client.
-    by_client: BTreeMap<ClientKey, usize>,
+    /// Numbers of open and of closed watches of each client.
+    by_client: BTreeMap<ClientKey, (usize, usize)>,
     /// Those of all files.
     all: BTreeSet<usize>,
     reading: BTreeMap<RequestId, usize>,
@@ -200,11 +203,12 @@ impl Watches {
         (client, origin): (ClientKey, u32),
         may_name: bool,
     ) -> Result<usize, Error> {
-        let own = self.by_client.get(&client).copied().unwrap_or(0);
-        if self.watches.len() >= WATCHES_MAX || own >= WATCHES_OF_CLIENT_MAX {
+        let (open, closed) = self.by_client.get(&client).copied().unwrap_or_default();
+        let is_full = open.max(closed) >= WATCHES_OF_CLIENT_MAX;
+        if self.watches.len() >= WATCHES_MAX || is_full {
             return Err(Error::TooManyOpen);
         }
-        self.by_client.insert(client, own + 1);
+        self.by_client.insert(client, (open + 1, closed));
         let number = self.watches.vacant_key();
         Ok(self.watches.insert(Watch {
             caller,
@@ -278,6 +282,8 @@ impl Watches {
     pub(crate) fn close(&mut self, number: usize, out: &mut Vec<Output>) {
         let watch = &mut self.watches[number];
         watch.is_closed = true;
+        let (open, closed) = self.by_client.get_mut(&watch.client).expect("it has one");
+        (*open, *closed) = (*open - 1, *closed + 1);
         for read in watch.reads.drain(..) {
             self.reading.remove(&read.id);
             out.push(Output::Reply(read.id, Err(Error::Cancelled)));
@@ -302,8 +308,8 @@ impl Watches {
         if watch.is_closed && has_ended {
             let Watch { client, .. } = self.watches.remove(number);
             let own = self.by_client.get_mut(&client).expect("it has one");
-            *own -= 1;
-            if *own == 0 {
+            own.1 -= 1;
+            if *own == (0, 0) {
                 self.by_client.remove(&client);
             }
             self.all.remove(&number);
@@ -476,7 +482,8 @@ impl Watches {
 
     pub(crate) fn check(&self) {
         assert!(self.watches.len() <= WATCHES_MAX);
-        assert_eq!(self.by_client.values().sum::<usize>(), self.watches.len());
+        let counted: usize = self.by_client.values().map(|(open, closed)| open + closed).sum();
+        assert_eq!(counted, self.watches.len());
         self.log.check();
         let reads: usize = self.watches.iter().map(|(_, watch)| watch.reads.len()).sum();
         assert_eq!(reads, self.reading.len(), "waiting reads are known by request");

@@ -8,9 +8,11 @@
 //! walk ──▶ open ──▶ list ──▶ (watching) ──an entry changed──▶ look ──▶ created, removed, replaced
 //! ```
 
+use super::beneath::{Beneath, Leaving};
+use super::doing::{Doing, discard};
 use super::line;
 use super::log::Log;
-use super::text::{display, join, parse};
+use super::text::{bytes_of, display, join, least, parse};
 use super::{ENTRIES_MAX, LINES_MAX};
 use crate::change::Change;
 use crate::locks::FileKey;
@@ -76,19 +78,8 @@ struct Place {
     is_lost: bool,
     /// Whether it is no longer watched: its children are removed step by step.
     is_dropped: bool,
-}
-
-/// A request in progress.
-#[derive(Debug)]
-enum Doing {
-    /// Walks; `own` is to be released afterwards.
-    Walking { place: usize, own: Option<NodeId>, rest: Vec<Name> },
-    /// Opens a node, which its place has already if it is listed `again`.
-    Opening { place: usize, node: NodeId, again: bool },
-    /// Lists: adds the entries, or notes them if they are new.
-    Listing { place: usize, open: OpenId },
-    /// Looks at an entry; changes from number `since` on may be later than the reply.
-    Looking { place: usize, name: Name, since: u64 },
+    /// Number of places that there were before it.
+    serial: u64,
 }
 
 /// New contents or attributes of a file.
@@ -115,13 +106,19 @@ pub(super) struct Paths {
     /// Places to be added: the node and the names to walk.
     entering: BTreeMap<usize, (NodeId, Vec<Name>)>,
     /// Places that were found beneath others, by path.
-    found: BTreeSet<(Vec<u8>, usize)>,
+    found: Beneath,
     /// Paths that were given, and whether with everything beneath them.
     given: BTreeMap<Vec<u8>, bool>,
     /// Those that are watched when nothing is to be added.
     ready: BTreeSet<Vec<u8>>,
+    /// Directories that are gone.
+    leaving: Vec<Leaving>,
     /// Places that are no longer watched, with children.
     dropped: Vec<usize>,
+    /// Number of places that were added.
+    serial: u64,
+    /// No place of a closed watch has a number below.
+    first: usize,
     /// Memory counted for it.
     bytes: usize,
     /// Number of entries to look at.
@@ -150,10 +147,13 @@ impl Paths {
             children: BTreeMap::new(),
             by_file: BTreeSet::new(),
             entering: BTreeMap::new(),
-            found: BTreeSet::new(),
+            found: Beneath::default(),
             given: BTreeMap::new(),
             ready: BTreeSet::new(),
+            leaving: Vec::new(),
             dropped: Vec::new(),
+            serial: 0,
+            first: 0,
             bytes: 0,
             marks: 0,
             outdated: Vec::new(),
@@ -207,9 +207,12 @@ impl Paths {
         let (found, changed, is_lost, is_dropped) = (None, BTreeSet::new(), false, false);
         let place = self.places.vacant_key();
         if origin != Origin::Given {
-            self.found.insert((path.clone(), place));
+            self.found.insert(path.clone(), place);
         }
-        self.places.insert(Place { path, origin, found, is_deep, changed, is_lost, is_dropped })
+        let serial = self.serial;
+        self.serial += 1;
+        let place = Place { path, origin, found, is_deep, changed, is_lost, is_dropped, serial };
+        self.places.insert(place)
     }
 
     fn hold(&mut self, bytes: usize, log: &mut Log) {
@@ -258,11 +261,21 @@ impl Paths {
         if *is_lost {
             return;
         }
-        self.marks += usize::from(changed.insert(name));
-        if self.marks > MARKS_MAX {
+        // Outdated names need memory until they are removed: none are added meanwhile.
+        if self.marks < MARKS_MAX && self.outdated.is_empty() {
+            self.marks += usize::from(changed.insert(name));
+        } else if !changed.contains(&name) {
             *is_lost = true;
-            self.marks -= changed.len();
-            self.outdated.push(mem::take(changed));
+            let names = mem::take(changed);
+            self.discard_marks(names);
+        }
+    }
+
+    /// Takes the entries to look at from a place, to remove them step by step.
+    fn discard_marks(&mut self, names: BTreeSet<Name>) {
+        self.marks -= names.len();
+        if !names.is_empty() {
+            self.outdated.push(names);
         }
     }
 
@@ -291,7 +304,7 @@ impl Paths {
         log: &mut Log,
         out: &mut Vec<Output>,
     ) -> bool {
-        let mut is_removed = self.remove_dropped(left, log);
+        let mut is_removed = self.end_leaving(left, log, out) && self.remove_dropped(left, log);
         if self.is_closed {
             while is_removed && *left > 0 && self.drop_next(log, out) {
                 *left -= 1;
@@ -299,7 +312,8 @@ impl Paths {
             }
             return !is_removed || !self.places.is_empty();
         }
-        if self.doing.is_none() && self.lines.len() < LINES_MAX {
+        let may_ask = self.doing.is_none() && self.leaving.is_empty();
+        if may_ask && self.lines.len() < LINES_MAX {
             is_removed &= self.begin_next(left, log, out);
         }
         !is_removed
@@ -307,8 +321,14 @@ impl Paths {
 
     /// Ends the watch of a place of a closed watch, if there is one.
     fn drop_next(&mut self, log: &mut Log, out: &mut Vec<Output>) -> bool {
-        let place = self.places.iter().next().map(|(place, _)| place);
-        place.inspect(|place| self.drop_place(*place, log, out)).is_some()
+        while self.first < self.places.capacity() && !self.places.contains(self.first) {
+            self.first += 1;
+        }
+        let is_there = self.places.contains(self.first);
+        if is_there {
+            self.drop_place(self.first, log, out);
+        }
+        is_there
     }
 
     /// Removes outdated entries, and children of places that are no longer watched. Returns whether
@@ -324,7 +344,7 @@ impl Paths {
             self.outdated.pop();
         }
         while let Some(&place) = self.dropped.last() {
-            if !self.remove_children(place, left, log, &mut Vec::new()) {
+            if !self.remove_children(place, left, log) {
                 return false;
             }
             self.dropped.pop();
@@ -336,13 +356,7 @@ impl Paths {
 
     /// Removes at most `left` children of a place, and what is watched beneath them. Returns
     /// whether all are removed.
-    fn remove_children(
-        &mut self,
-        place: usize,
-        left: &mut usize,
-        log: &mut Log,
-        out: &mut Vec<Output>,
-    ) -> bool {
+    fn remove_children(&mut self, place: usize, left: &mut usize, log: &mut Log) -> bool {
         while *left > 0 {
             let first = self.children.range((place, least())..).next();
             let Some(((_, name), _)) = first.filter(|((of, _), _)| *of == place) else {
@@ -351,7 +365,7 @@ impl Paths {
             let name = name.clone();
             let child = self.remove_child(place, &name, log).expect("it is there");
             if !self.places[place].is_dropped {
-                self.leave(&join(&self.places[place].path, &name), child, log, out);
+                self.leave(join(&self.places[place].path, &name), child);
             }
             *left -= 1;
         }
@@ -369,7 +383,7 @@ impl Paths {
         }
         let Some(&place) = self.dirty.first() else { return true };
         if self.places[place].is_lost {
-            let is_removed = self.remove_children(place, left, log, out);
+            let is_removed = self.remove_children(place, left, log);
             if is_removed {
                 self.list_again(place, out);
             }
@@ -626,7 +640,7 @@ impl Paths {
         line::changed(what, &path, new.or(old).as_ref(), stat.as_ref(), &mut self.lines);
         if let Some(old) = old {
             self.remove_child(place, &name, log);
-            self.leave(&path, old, log, out);
+            self.leave(path.clone(), old);
         }
         let Some(child) = new else { return };
         if !self.has_room(name.as_bytes().len(), log) {
@@ -639,20 +653,29 @@ impl Paths {
         self.add_child(place, name, child, log);
     }
 
-    /// Ends the watches of a directory that was removed, and of those beneath it; those whose path
-    /// was given stay.
-    fn leave(&mut self, path: &[u8], child: Child, log: &mut Log, out: &mut Vec<Output>) {
-        if child.kind != Kind::Directory {
-            return;
+    /// Ends the watches of a directory that was removed, and of those beneath it, step by step;
+    /// those whose path was given stay.
+    fn leave(&mut self, path: Vec<u8>, child: Child) {
+        if child.kind == Kind::Directory {
+            self.leaving.push(Leaving::new(path, self.serial));
         }
-        let itself = self.found.range((path.to_vec(), 0)..=(path.to_vec(), usize::MAX));
-        let below = [path, b"/"].concat();
-        let inside = self.found.range((below.clone(), 0)..);
-        let inside = inside.take_while(|(path, _)| path.starts_with(&below));
-        let places: Vec<usize> = itself.chain(inside).map(|(_, place)| *place).collect();
-        for place in places {
-            self.drop_place(place, log, out);
+    }
+
+    /// Ends at most `left` watches of directories that are gone. Returns whether all have ended.
+    fn end_leaving(&mut self, left: &mut usize, log: &mut Log, out: &mut Vec<Output>) -> bool {
+        while let Some(mut leaving) = self.leaving.pop() {
+            while let Some(place) = self.found.next(&mut leaving) {
+                if *left == 0 {
+                    self.leaving.push(leaving);
+                    return false;
+                }
+                *left -= 1;
+                if self.places[place].serial < leaving.before {
+                    self.drop_place(place, log, out);
+                }
+            }
         }
+        true
     }
 
     /// Ends the watch of a place. Its children are removed step by step.
@@ -662,12 +685,12 @@ impl Paths {
         let it = &mut self.places[place];
         it.is_dropped = true;
         it.is_lost = false;
-        self.marks -= it.changed.len();
-        self.outdated.push(mem::take(&mut it.changed));
-        let (path, found) = (it.path.clone(), it.found.take());
-        match it.origin {
+        let (path, found, origin) = (it.path.clone(), it.found.take(), it.origin);
+        let names = mem::take(&mut it.changed);
+        self.discard_marks(names);
+        match origin {
             Origin::Given => drop(self.given.remove(&path)),
-            Origin::Listed | Origin::Created => drop(self.found.remove(&(path, place))),
+            Origin::Listed | Origin::Created => self.found.remove(path, place),
         }
         if let Some((node, key)) = found {
             self.by_key.remove(&(key, place));
@@ -748,6 +771,7 @@ impl Paths {
     /// Ends it: a request in progress is answered first, and entries are removed step by step.
     pub(super) fn close(&mut self) {
         self.is_closed = true;
+        self.leaving.clear();
         self.lines = Vec::new();
     }
 
@@ -767,28 +791,4 @@ impl Paths {
             assert_eq!(found.map(|(_, key)| key), Some(*key), "places are known by identity");
         }
     }
-}
-
-/// Discards the reply to a request of a closed watch.
-fn discard(doing: Doing, result: Result<Reply, Error>, out: &mut Vec<Output>) {
-    let (node, open) = result.map_or((None, None), |reply| reply.handed_out());
-    out.extend(node.map(Output::Release));
-    out.extend(open.map(Output::Close));
-    match doing {
-        Doing::Walking { own, .. } => out.extend(own.map(Output::Release)),
-        Doing::Looking { .. } => {}
-        Doing::Opening { node, again, .. } => {
-            out.extend((!again).then_some(Output::Release(node)));
-        }
-        Doing::Listing { open, .. } => out.push(Output::Close(open)),
-    }
-}
-
-/// Returns the memory of a directory or an entry with this length of its path or name.
-fn bytes_of(length: usize) -> usize {
-    200 + 2 * length
-}
-
-fn least() -> Name {
-    Name::new(&[1]).expect("a name")
 }

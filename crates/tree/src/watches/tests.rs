@@ -588,3 +588,32 @@ fn turns_remove_few_entries_however_many_watches_have_lost_some() {
     world.settle();
     world.close();
 }
+
+#[test]
+fn the_watches_beneath_a_renamed_directory_end_step_by_step() {
+    const DIRS: usize = 700;
+    let mut world = World::new("/**\n");
+    let dir = world.create(1, "d", true);
+    world.settle();
+    for number in 0..DIRS {
+        world.create(dir, &format!("sub-{number}"), true);
+    }
+    world.settle();
+    world.rename((1, "d"), (1, "e"));
+    let (mut turns, mut most) = (0, 0);
+    while world.nodes.len() > DIRS / 10 {
+        let before = world.nodes.len();
+        if !world.reply() {
+            world.tick();
+        }
+        most = most.max(before.saturating_sub(world.nodes.len()));
+        turns += 1;
+        assert!(turns < 100 * DIRS, "{} nodes", world.nodes.len());
+    }
+    assert!((1..=STEPS_MAX + 1).contains(&most), "{most} nodes in a turn");
+    let said = world.settle();
+    assert!(said.contains("\"path\":\"/e/sub-699\""), "{}", &said[..said.len().min(2000)]);
+    world.create(dir, "late", false);
+    assert!(world.settle().contains("\"path\":\"/e/late\""));
+    world.close();
+}

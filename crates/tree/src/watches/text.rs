@@ -30,3 +30,13 @@ pub(super) fn join(path: &[u8], name: &Name) -> Vec<u8> {
     path.extend_from_slice(name.as_bytes());
     path
 }
+
+/// Returns the memory of a directory or an entry with this length of its path or name.
+pub(super) fn bytes_of(length: usize) -> usize {
+    200 + 2 * length
+}
+
+/// Returns the first of all names.
+pub(super) fn least() -> Name {
+    Name::new(&[1]).expect("a name")
+}

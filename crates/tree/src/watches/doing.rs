@@ -1,0 +1,32 @@
+//! Requests of a watch of paths.
+
+use crate::request::{NodeId, OpenId, Reply, StreamOutput as Output};
+use base::{Error, Name};
+
+/// A request in progress.
+#[derive(Debug)]
+pub(super) enum Doing {
+    /// Walks; `own` is to be released afterwards.
+    Walking { place: usize, own: Option<NodeId>, rest: Vec<Name> },
+    /// Opens a node, which its place has already if it is listed `again`.
+    Opening { place: usize, node: NodeId, again: bool },
+    /// Lists: adds the entries, or notes them if they are new.
+    Listing { place: usize, open: OpenId },
+    /// Looks at an entry; changes from number `since` on may be later than the reply.
+    Looking { place: usize, name: Name, since: u64 },
+}
+
+/// Discards the reply to a request of a closed watch.
+pub(super) fn discard(doing: Doing, result: Result<Reply, Error>, out: &mut Vec<Output>) {
+    let (node, open) = result.map_or((None, None), |reply| reply.handed_out());
+    out.extend(node.map(Output::Release));
+    out.extend(open.map(Output::Close));
+    match doing {
+        Doing::Walking { own, .. } => out.extend(own.map(Output::Release)),
+        Doing::Looking { .. } => {}
+        Doing::Opening { node, again, .. } => {
+            out.extend((!again).then_some(Output::Release(node)));
+        }
+        Doing::Listing { open, .. } => out.push(Output::Close(open)),
+    }
+}
