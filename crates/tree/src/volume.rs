@@ -98,7 +98,7 @@ pub struct Volume {
     store: Store,
     /// Wall-clock time at instant zero.
     wall: Time,
-    /// No new inode gets a number below: see [`write_set::first_number`].
+    /// No new inode gets a number below: see [`write_set::first_number`]. Found with the quotas.
     first_number: u64,
     read_only: bool,
     /// Whether each change is durable before its reply.
@@ -546,8 +546,6 @@ impl Volume {
     /// Continues the waiting requests once the store is open, or cannot be opened.
     fn opened(&mut self, now: Instant, result: Result<(), Error>, out: &mut Vec<Output>) {
         self.opened = Some(result);
-        let created = self.store.superblock().created;
-        self.first_number = write_set::first_number(created, self.date(now));
         let waits = |pending: &Pending| matches!(pending.awaits, Awaits::Plan);
         let waiting: Vec<usize> = self
             .pending
@@ -645,9 +643,14 @@ impl Volume {
             self.settings = self.read_view(View::Present).ok().map(|read_view| read_view.settings);
         }
         if self.quotas.is_none() && self.settings.is_some() {
-            let quotas =
-                self.read_view(View::Present).and_then(|read_view| quota::load(&read_view));
-            self.quotas = quotas.ok();
+            let loaded = self
+                .read_view(View::Present)
+                .and_then(|read_view| Ok((quota::load(&read_view)?, read_view.counters()?.next)));
+            if let Ok((quotas, next)) = loaded {
+                let created = self.store.superblock().created;
+                self.first_number = write_set::first_number(next, created, self.date(now));
+                self.quotas = Some(quotas);
+            }
             let quotas = self.quotas.iter().flatten();
             let due = quotas.filter(|(_, quota)| !quota.is_counted());
             let due = due.map(|(holder, quota)| (*holder, quota.directory));
@@ -665,7 +668,11 @@ impl Volume {
         let read_view = self.read_view(View::Present)?;
         match &self.quotas {
             Some(quotas) => Ok(WriteSet::new(read_view, (quotas, self.first_number), date)),
-            None => Err(quota::load(&read_view).err().unwrap_or(Stop::Failed(Error::Io))),
+            None => {
+                let missing = quota::load(&read_view).err();
+                let missing = missing.or_else(|| read_view.counters().err());
+                Err(missing.unwrap_or(Stop::Failed(Error::Io)))
+            }
         }
     }
 

@@ -37,13 +37,19 @@ pub(super) struct WriteSet<'a> {
 /// can be created.
 const NUMBERS: u32 = 14;
 
-/// Returns the first number for inodes of a volume that is opened now. Creations that were not
-/// durable are lost with the counter's value, but clients may still know their files by number: the
-/// numbers that follow are later ones, also after a rollback.
-pub(super) fn first_number(created: Time, now: Time) -> u64 {
+/// Returns the first number for inodes of a volume that is opened now, with its `next` number.
+/// Creations that were not durable are lost with the counter's value, but clients may still know
+/// their files by number: the numbers that follow are later ones, also after a rollback.
+pub(super) fn first_number(next: u64, created: Time, now: Time) -> u64 {
     let millis = |time: Time| i128::from(time.secs) * 1000 + i128::from(time.nanos / 1_000_000);
     let age = (millis(now) - millis(created)).clamp(0, i128::from(u64::MAX >> (NUMBERS + 2)));
-    (age as u64) << NUMBERS
+    let first = (age as u64) << NUMBERS;
+    if first > next {
+        return first;
+    }
+    // The clock was, or is, wrong: it only tells this opening from others.
+    let jump = 1 + u64::from(now.nanos) % u64::from(u16::MAX);
+    next.saturating_add(jump << 20).min(u64::MAX >> 1)
 }
 
 /// Returns a timestamp later than `past`: `now`, or else the first after `past`.
@@ -327,10 +333,17 @@ mod tests {
     #[test]
     fn numbers_begin_with_the_age_of_the_volume() {
         let at = |secs, millis: u32| Time { secs, nanos: millis * 1_000_000 };
-        assert_eq!(first_number(at(5, 500), at(5, 500)), 0);
-        assert_eq!(first_number(at(5, 500), at(6, 501)), 1001 << NUMBERS);
-        // A clock that is wrong.
-        assert_eq!(first_number(at(5, 500), at(5, 0)), 0);
-        assert!(first_number(at(i64::MIN, 0), at(i64::MAX, 0)) < u64::MAX >> 1);
+        assert_eq!(first_number(2, at(5, 500), at(6, 501)), 1001 << NUMBERS);
+        assert!(first_number(2, at(i64::MIN, 0), at(i64::MAX, 0)) < u64::MAX >> 1);
+    }
+
+    #[test]
+    fn numbers_jump_if_the_clock_is_wrong() {
+        let at = |secs, millis: u32| Time { secs, nanos: millis * 1_000_000 };
+        for (next, now) in [(2, at(5, 0)), (1 << 60, at(6, 501))] {
+            let first = first_number(next, at(5, 500), now);
+            assert!(first >= next + (1 << 20) && first < next + (1 << 37), "{first}");
+        }
+        assert_eq!(first_number(u64::MAX - 5, at(5, 0), at(0, 0)), u64::MAX >> 1);
     }
 }
