@@ -387,7 +387,11 @@ impl Node {
         if told && !self.config.read_only {
             session.allow_admin();
         }
-        if address_of(peer).is_some_and(|address| !self.export.nfs.allows(address)) {
+        let is_allowed = match peer {
+            Peer::Network(_) => address_of(peer).is_some_and(|it| self.export.nfs.allows(it)),
+            Peer::Local(_) => true,
+        };
+        if !is_allowed {
             session.refuse();
         }
         session

@@ -341,6 +341,12 @@ impl Remote {
         if let Some(cursor) = &it.cursor {
             self.unpin_inode(cursor.at);
         }
+        if matches!(result, Err(Error::Exists)) {
+            // No request is refused so after it has changed something.
+            for (inode, number) in &it.changing {
+                self.inodes.writes(*inode).refuse(*number);
+            }
+        }
         self.end_changes(mem::take(&mut it.changing));
         it.pins().for_each(|pin| self.unpin(pin));
         self.changes.leave(it.ticket);

@@ -51,6 +51,14 @@ impl Writes {
         self.pending.remove(&number);
     }
 
+    /// Records that the server has refused a write, so that there is nothing to make durable; only
+    /// if all writes before it are durable.
+    pub(super) fn refuse(&mut self, number: u64) {
+        if self.durable == number {
+            self.durable += 1;
+        }
+    }
+
     /// Returns the number up to which an fsync sent now covers the writes.
     pub(super) fn covered(&self) -> u64 {
         self.pending.first().copied().unwrap_or(self.next)
@@ -120,6 +128,23 @@ mod tests {
         assert!(!writes.report(&mut last));
         assert!(writes.report(&mut one));
         assert!(writes.report(&mut two));
+    }
+
+    #[test]
+    fn what_is_refused_cannot_be_lost() {
+        let mut writes = on_connection(1);
+        let mut seen = writes.seen_by_new();
+        let number = writes.begin();
+        writes.refuse(number);
+        writes.end(number);
+        writes.connect(2);
+        assert!(!writes.report(&mut seen));
+        let (first, second) = (writes.begin(), writes.begin());
+        writes.refuse(second);
+        writes.end(first);
+        writes.end(second);
+        writes.connect(3);
+        assert!(writes.report(&mut seen));
     }
 
     #[test]
