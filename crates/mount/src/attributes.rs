@@ -2,6 +2,7 @@
 
 use crate::answer::Answer;
 use crate::attr::Attr;
+use crate::durability::Kind;
 use crate::errno;
 use crate::link::{Failure, Fid, only};
 use crate::linux::{self, Xattr};
@@ -78,8 +79,11 @@ impl Session {
         let handle = (set.valid & fattr::FH != 0).then_some(set.handle);
         let set = &self.with_server_time(*set);
         let fid = match self.fid_for(caller, node, handle) {
-            // The kernel reports this error to those that open the file next, under another name.
-            Err(Failure::Errno(errno::ESTALE)) if self.is_written_back(set) => {
+            // Its name was lost with a connection. The kernel would report the error to those that
+            // open the file next, under another name.
+            Err(Failure::Errno(errno::ESTALE))
+                if self.is_written_back(set) && !lock(&self.nodes).is_found(node) =>
+            {
                 let attr = lock(&self.nodes).shown_attr(node).ok_or(errno::ESTALE)?;
                 return Ok(self.attributes(node, &attr));
             }
@@ -89,16 +93,22 @@ impl Session {
             // The kernel writes back the modification time of a file that the user may write but
             // does not own; the server has set it with the data.
             Err(Failure::Errno(errno::EPERM | errno::EACCES)) if self.is_written_back(set) => {}
-            done => done?,
+            done => {
+                done?;
+                let kind = if set.valid & fattr::SIZE != 0 { Kind::Data } else { Kind::Other };
+                lock(&self.nodes).changed(node, kind, fid.connection.number, caller.pid);
+            }
         }
-        lock(&self.nodes).changed(node, fid.connection.number, caller.pid);
         let attr = self.stat(caller, &fid)?;
         Ok(self.attributes(node, &attr))
     }
 
     /// With a write-back cache the kernel sends its own time instead of "now", which not only the
-    /// owner may set.
+    /// owner may set. A change of the size sets the times in any case.
     fn with_server_time(&self, mut set: SetAttr) -> SetAttr {
+        if self.settings.cache == Cache::Write && set.valid & fattr::SIZE != 0 {
+            set.valid &= !(fattr::MTIME | fattr::CTIME);
+        }
         let both_now = fattr::ATIME_NOW | fattr::MTIME | fattr::CTIME;
         let is_now = set.valid & both_now == both_now && set.mtime == set.ctime;
         if self.settings.cache == Cache::Write && is_now {
@@ -178,7 +188,7 @@ impl Session {
         let (fid, copy) = self.clone_fid(caller, node)?;
         self.linux_only(&fid.connection)?;
         linux::set_xattr(caller.interrupt, copy, change)?;
-        lock(&self.nodes).changed(node, fid.connection.number, caller.pid);
+        lock(&self.nodes).changed(node, Kind::Other, fid.connection.number, caller.pid);
         Ok(Answer::empty())
     }
 

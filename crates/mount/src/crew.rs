@@ -1,10 +1,12 @@
 //! Threads of a session: some wait for the kernel's next request, the others perform one.
 //!
 //! At least one thread always reads, so interrupts are seen while all other threads wait for the
-//! server. At the limit of threads the last reader only queues requests.
+//! server. At the limit of threads the last reader only queues requests. Requests that may wait for
+//! other clients, such as those for locks, have threads of their own: what they wait for may be in
+//! that queue.
 
 use crate::lock;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
 
 /// Maximum number of threads.
@@ -12,6 +14,10 @@ const THREADS_MAX: usize = 128;
 
 /// Maximum number of threads that wait for requests.
 const READERS_MAX: usize = 8;
+
+/// Maximum number of requests that wait for other clients: of all users, and of one.
+const WAITING_MAX: usize = 1024;
+const WAITING_OF_USER_MAX: usize = 256;
 
 /// Next step of a thread that has read a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +47,8 @@ struct State {
     readers: usize,
     workers: usize,
     backlog: VecDeque<(u64, Vec<u8>)>,
+    /// Number of requests of each user that wait for other clients.
+    waiting: BTreeMap<u32, usize>,
 }
 
 #[derive(Debug, Default)]
@@ -68,6 +76,26 @@ impl Crew {
     /// Queues a request.
     pub(crate) fn queue(&self, unique: u64, message: Vec<u8>) {
         lock(&self.0).backlog.push_back((unique, message));
+    }
+
+    /// Begins a request of a user that may wait for other clients. Returns whether there is room.
+    pub(crate) fn begin_waiting(&self, user: u32) -> bool {
+        let waiting = &mut lock(&self.0).waiting;
+        let all: usize = waiting.values().sum();
+        let own = waiting.entry(user).or_default();
+        let has_place = all < WAITING_MAX && *own < WAITING_OF_USER_MAX;
+        *own += usize::from(has_place);
+        has_place
+    }
+
+    /// Ends a request that has waited.
+    pub(crate) fn end_waiting(&self, user: u32) {
+        let waiting = &mut lock(&self.0).waiting;
+        let own = waiting.get_mut(&user).expect("it has begun");
+        *own -= 1;
+        if *own == 0 {
+            waiting.remove(&user);
+        }
     }
 
     /// Removes a request from the queue, because it is interrupted. Returns whether it was there.
@@ -117,5 +145,15 @@ mod tests {
         }
         assert_eq!(crew.end(), After::Exit);
         assert_eq!(crew.begin(), Turn::Serve);
+    }
+    #[test]
+    fn a_user_leaves_places_to_wait_to_others() {
+        let crew = Crew::default();
+        let begun = |user| (0..2 * WAITING_MAX).take_while(|_| crew.begin_waiting(user)).count();
+        assert_eq!(begun(1), WAITING_OF_USER_MAX);
+        let others: usize = (2..10).map(begun).sum();
+        assert_eq!(others, WAITING_MAX - WAITING_OF_USER_MAX);
+        crew.end_waiting(1);
+        assert!(crew.begin_waiting(20) && !crew.begin_waiting(20));
     }
 }

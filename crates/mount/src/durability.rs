@@ -4,12 +4,14 @@
 //! fsync that follows fails with `EIO` if its caller may rely on such a change:
 //!
 //! - through every open file of before, as failed write-back does on Linux;
-//! - of every thread that made one of the changes. A directory is seldom open when its entries
-//!   change, so the report to another one that opened it earlier would be the only one;
-//! - of every other thread once, for [`TOLD_FOR`]: one thread of a program may make a change, and
-//!   another one make it durable.
+//! - of every thread that made one of the changes, or for each of those of another one of its
+//!   process. A directory is seldom open when its entries change, so the report to a program that
+//!   opened it earlier would be the only one;
+//! - of every other thread once, for [`TOLD_FOR`]: one program may make a change, and another one
+//!   make it durable. Without a limit of time, if it is not known which threads made changes.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Time for which a loss is reported to threads that are not known to have made changes.
@@ -18,16 +20,111 @@ const TOLD_FOR: Duration = Duration::from_secs(60);
 /// Maximum number of threads that are remembered.
 const THREADS_MAX: usize = 1024;
 
+/// Thread of requests that the kernel makes on its own, and of callers that it does not show.
+const UNKNOWN: u32 = 0;
+
+/// Kind of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Contents of a file, which fdatasync makes durable.
+    Data,
+    /// Attributes of a file, or entries of a directory.
+    Other,
+}
+
+/// Threads of this host.
+pub(crate) trait Threads {
+    fn is_alive(&self, thread: u32) -> bool;
+    /// Returns whether both are of one process.
+    fn are_together(&self, one: u32, other: u32) -> bool;
+}
+
+/// The threads that `/proc` shows.
+#[derive(Debug)]
+pub(crate) struct Proc;
+
+impl Threads for Proc {
+    fn is_alive(&self, thread: u32) -> bool {
+        Path::new(&format!("/proc/{thread}/task")).exists()
+    }
+
+    fn are_together(&self, one: u32, other: u32) -> bool {
+        Path::new(&format!("/proc/{one}/task/{other}")).exists()
+    }
+}
+
+/// Numbers of changes of each kind.
+pub(crate) type Counts = [u64; 2];
+
+/// Changes of one kind.
+#[derive(Debug, Default)]
+struct Changes {
+    /// Number of acknowledged changes.
+    count: u64,
+    /// Connection of the oldest one that may not be durable.
+    unsynced: Option<u64>,
+}
+
+impl Changes {
+    fn add(&mut self, connection: u64) {
+        self.count += 1;
+        // Replies of two connections may be recorded in any order.
+        self.unsynced = Some(self.unsynced.map_or(connection, |it| it.min(connection)));
+    }
+
+    /// Records an fsync by this connection, which began after this number of changes and, if
+    /// `covers`, made them durable. Returns whether some may have been lost before.
+    fn synced(&mut self, connection: u64, count: u64, covers: bool) -> bool {
+        let is_lost = self.unsynced.is_some_and(|it| it < connection);
+        if is_lost || covers {
+            self.unsynced = (!covers || self.count != count).then_some(connection);
+        }
+        is_lost
+    }
+}
+
+/// Threads that made changes.
+#[derive(Debug, Default)]
+struct Changers {
+    known: BTreeSet<u32>,
+    /// Whether there are others.
+    has_unknown: bool,
+}
+
+impl Changers {
+    fn add(&mut self, thread: u32, threads: &dyn Threads) {
+        if self.known.len() >= THREADS_MAX && !self.known.contains(&thread) {
+            self.known.retain(|known| threads.is_alive(*known));
+            if self.known.len() > THREADS_MAX / 2 {
+                self.known.clear();
+                self.has_unknown = true;
+            }
+        }
+        match thread {
+            UNKNOWN => self.has_unknown = true,
+            thread => drop(self.known.insert(thread)),
+        }
+    }
+
+    /// Removes a thread, or else another one of its process. Returns whether there was one.
+    fn take(&mut self, thread: u32, is_recent: bool, threads: &dyn Threads) -> bool {
+        let is_known = self.known.remove(&thread);
+        if is_known || !is_recent {
+            return is_known;
+        }
+        let other = self.known.iter().find(|other| threads.are_together(thread, **other)).copied();
+        other.is_some_and(|other| self.known.remove(&other))
+    }
+}
+
 /// Changes of a file's contents and attributes, or of a directory's entries, and their fsyncs.
 #[derive(Debug, Default)]
 pub(crate) struct Durability {
-    /// Number of acknowledged changes.
-    changes: u64,
-    /// Connection of the oldest acknowledged change that may not be durable.
-    unsynced: Option<u64>,
-    /// Threads that made changes since then.
-    changers: BTreeSet<u32>,
-    /// Number of times that such changes may have been lost with a connection.
+    data: Changes,
+    other: Changes,
+    /// Threads that made changes since all were durable.
+    changers: Changers,
+    /// Number of times that changes may have been lost with a connection.
     losses: u64,
     last: Option<Loss>,
 }
@@ -36,37 +133,60 @@ pub(crate) struct Durability {
 #[derive(Debug)]
 struct Loss {
     /// Threads whose changes were lost, and that have not been told.
-    changers: BTreeSet<u32>,
+    changers: Changers,
     told: BTreeSet<u32>,
     until: Instant,
 }
 
 impl Durability {
+    /// Returns whether there are changes that may not be durable, or a loss to be reported.
+    pub(crate) fn is_of_use(&self) -> bool {
+        self.data.unsynced.is_some() || self.other.unsynced.is_some() || self.last.is_some()
+    }
+
     /// Records an acknowledged change by a thread.
-    pub(crate) fn changed(&mut self, connection: u64, thread: u32) {
-        self.changes += 1;
-        self.unsynced.get_or_insert(connection);
-        if self.changers.len() < THREADS_MAX {
-            self.changers.insert(thread);
+    pub(crate) fn changed(
+        &mut self,
+        kind: Kind,
+        connection: u64,
+        thread: u32,
+        threads: &dyn Threads,
+    ) {
+        match kind {
+            Kind::Data => self.data.add(connection),
+            Kind::Other => self.other.add(connection),
         }
+        self.changers.add(thread, threads);
     }
 
-    /// Returns the number of acknowledged changes, at the beginning of an fsync.
-    pub(crate) fn change_count(&self) -> u64 {
-        self.changes
+    /// Returns the numbers of acknowledged changes, at the beginning of an fsync.
+    pub(crate) fn counts(&self) -> Counts {
+        [self.data.count, self.other.count]
     }
 
-    /// Records an fsync by this connection, which began after this number of changes.
-    pub(crate) fn synced(&mut self, connection: u64, changes: u64, now: Instant) {
-        if self.unsynced.is_some_and(|it| it != connection) {
+    /// Records an fsync by this connection, which began after these numbers of changes, or with
+    /// `data_only` an fdatasync.
+    pub(crate) fn synced(
+        &mut self,
+        connection: u64,
+        [data, other]: Counts,
+        data_only: bool,
+        now: Instant,
+    ) {
+        let is_data_lost = self.data.synced(connection, data, true);
+        let is_other_lost = self.other.synced(connection, other, !data_only);
+        if is_data_lost || is_other_lost {
             self.losses += 1;
             let mut changers = std::mem::take(&mut self.changers);
-            changers.extend(self.last.take().into_iter().flat_map(|loss| loss.changers));
+            if let Some(before) = self.last.take() {
+                changers.has_unknown |= before.changers.has_unknown;
+                let room = THREADS_MAX.saturating_sub(changers.known.len());
+                changers.has_unknown |= before.changers.known.len() > room;
+                changers.known.extend(before.changers.known.into_iter().take(room));
+            }
             self.last = Some(Loss { changers, told: BTreeSet::new(), until: now + TOLD_FOR });
-            self.unsynced = None;
-        } else if self.changes == changes {
-            self.unsynced = None;
-            self.changers.clear();
+        } else if self.data.unsynced.is_none() && self.other.unsynced.is_none() {
+            self.changers = Changers::default();
         }
     }
 
@@ -75,20 +195,31 @@ impl Durability {
         self.losses
     }
 
+    /// Records that a thread was not told after all.
+    pub(crate) fn untold(&mut self, thread: u32) {
+        if let Some(loss) = &mut self.last {
+            loss.told.remove(&thread);
+            loss.changers.known.insert(thread);
+        }
+    }
+
     /// Returns whether an fsync of a thread is to report a loss, and records that it is told. Its
     /// open file has reported this number of losses, or was opened after them.
-    pub(crate) fn tell(&mut self, seen: u64, thread: u32, now: Instant) -> bool {
+    pub(crate) fn tell(
+        &mut self,
+        seen: u64,
+        thread: u32,
+        now: Instant,
+        threads: &dyn Threads,
+    ) -> bool {
         let is_older = seen < self.losses;
         let Some(loss) = &mut self.last else { return is_older };
-        let is_changer = loss.changers.remove(&thread);
         let is_recent = now < loss.until;
-        if !is_recent && loss.changers.is_empty() {
+        let is_changer = loss.changers.take(thread, is_recent, threads);
+        let is_new = (is_recent || loss.changers.has_unknown) && loss.told.insert(thread);
+        let is_over = !is_recent && loss.changers.known.is_empty() && !loss.changers.has_unknown;
+        if is_over || loss.told.len() > THREADS_MAX {
             self.last = None;
-            return is_older || is_changer;
-        }
-        let is_new = is_recent && !loss.told.contains(&thread);
-        if loss.told.len() < THREADS_MAX {
-            loss.told.insert(thread);
         }
         is_older || is_changer || is_new
     }
@@ -99,58 +230,135 @@ impl Durability {
 mod tests {
     use super::*;
 
+    /// Ten threads in each process; those with odd numbers have ended.
+    #[derive(Debug)]
+    struct Ten;
+
+    impl Threads for Ten {
+        fn is_alive(&self, thread: u32) -> bool {
+            thread.is_multiple_of(2)
+        }
+
+        fn are_together(&self, one: u32, other: u32) -> bool {
+            one / 10 == other / 10
+        }
+    }
+
+    fn sync(it: &mut Durability, connection: u64, now: Instant) {
+        it.synced(connection, it.counts(), false, now);
+    }
+
+    fn change(it: &mut Durability, connection: u64, thread: u32) {
+        it.changed(Kind::Data, connection, thread, &Ten);
+    }
+
     #[test]
     fn a_loss_is_told_to_each_thread_once() {
         let (mut it, now) = (Durability::default(), Instant::now());
-        it.changed(1, 10);
-        it.changed(1, 11);
-        it.synced(1, it.change_count(), now);
-        assert!(!it.tell(0, 10, now));
-        it.changed(1, 10);
-        it.changed(1, 11);
-        it.synced(2, it.change_count(), now);
+        change(&mut it, 1, 10);
+        change(&mut it, 1, 20);
+        sync(&mut it, 1, now);
+        assert!(!it.is_of_use() && !it.tell(0, 10, now, &Ten));
+        change(&mut it, 1, 10);
+        change(&mut it, 1, 20);
+        sync(&mut it, 2, now);
         assert_eq!(it.losses(), 1);
         // The first has it open since before the loss.
-        assert!(it.tell(0, 10, now) && !it.tell(1, 10, now));
-        assert!(it.tell(1, 11, now) && !it.tell(1, 11, now));
-        assert!(it.tell(1, 12, now) && !it.tell(1, 12, now));
-        assert!(!it.tell(1, 13, now + TOLD_FOR));
-        it.synced(2, it.change_count(), now);
+        assert!(it.tell(0, 10, now, &Ten) && !it.tell(1, 10, now, &Ten));
+        it.untold(10);
+        assert!(it.tell(1, 10, now, &Ten) && !it.tell(1, 10, now, &Ten));
+        assert!(it.tell(1, 20, now, &Ten) && !it.tell(1, 20, now, &Ten));
+        assert!(it.tell(1, 30, now, &Ten) && !it.tell(1, 30, now, &Ten));
+        assert!(!it.tell(1, 40, now + TOLD_FOR, &Ten));
+        sync(&mut it, 2, now);
         assert_eq!(it.losses(), 1);
-        assert!(it.tell(0, 12, now), "an older open file");
+        assert!(it.tell(0, 30, now, &Ten), "an older open file");
+    }
+
+    #[test]
+    fn a_thread_is_told_for_each_change_of_others_of_its_process() {
+        let (mut it, now) = (Durability::default(), Instant::now());
+        change(&mut it, 1, 10);
+        change(&mut it, 1, 11);
+        sync(&mut it, 2, now);
+        assert!(it.tell(1, 12, now, &Ten) && it.tell(1, 12, now, &Ten));
+        assert!(!it.tell(1, 12, now, &Ten));
     }
 
     #[test]
     fn those_that_lost_changes_are_told_whenever_they_ask() {
         let (mut it, now) = (Durability::default(), Instant::now());
-        it.changed(1, 10);
-        it.synced(2, 1, now);
-        it.changed(2, 11);
-        it.synced(3, 2, now);
+        change(&mut it, 1, 10);
+        sync(&mut it, 2, now);
+        change(&mut it, 2, 11);
+        sync(&mut it, 3, now);
         let late = now + 2 * TOLD_FOR;
-        assert!(!it.tell(2, 12, late));
-        assert!(it.tell(2, 10, late) && it.tell(2, 11, late));
-        assert!(!it.tell(2, 10, late) && !it.tell(2, 11, late));
+        assert!(!it.tell(2, 12, late, &Ten));
+        assert!(it.tell(2, 10, late, &Ten) && it.tell(2, 11, late, &Ten));
+        assert!(!it.tell(2, 10, late, &Ten) && !it.tell(2, 11, late, &Ten));
+        assert!(!it.is_of_use());
+    }
+
+    #[test]
+    fn after_changes_by_unknown_threads_all_are_told() {
+        let (mut it, now) = (Durability::default(), Instant::now());
+        change(&mut it, 1, UNKNOWN);
+        sync(&mut it, 2, now);
+        let late = now + 2 * TOLD_FOR;
+        assert!(it.tell(1, 10, late, &Ten) && !it.tell(1, 10, late, &Ten));
+        assert!(it.tell(1, 20, late, &Ten));
     }
 
     #[test]
     fn a_change_during_an_fsync_is_not_covered_by_it() {
         let (mut it, now) = (Durability::default(), Instant::now());
-        it.changed(1, 10);
-        let count = it.change_count();
-        it.changed(1, 10);
-        it.synced(1, count, now);
-        it.synced(2, it.change_count(), now);
+        change(&mut it, 1, 10);
+        let counts = it.counts();
+        change(&mut it, 1, 10);
+        it.synced(1, counts, false, now);
+        let counts = it.counts();
+        change(&mut it, 2, 10);
+        it.synced(2, counts, false, now);
+        assert_eq!(it.losses(), 1);
+        sync(&mut it, 3, now);
+        assert_eq!(it.losses(), 2);
+    }
+
+    #[test]
+    fn a_change_that_is_recorded_late_is_of_its_own_connection() {
+        let (mut it, now) = (Durability::default(), Instant::now());
+        change(&mut it, 2, 10);
+        change(&mut it, 1, 20);
+        sync(&mut it, 2, now);
         assert_eq!(it.losses(), 1);
     }
 
     #[test]
-    fn threads_beyond_the_limit_are_told_for_some_time() {
+    fn attributes_are_not_made_durable_with_data() {
         let (mut it, now) = (Durability::default(), Instant::now());
-        let threads = 0..2 * THREADS_MAX as u32;
-        threads.clone().for_each(|thread| it.changed(1, thread));
-        it.synced(2, it.change_count(), now);
-        assert!(threads.clone().all(|thread| it.tell(1, thread, now)));
-        assert!(!threads.into_iter().any(|thread| it.tell(1, thread, now + TOLD_FOR)));
+        it.changed(Kind::Other, 1, 10, &Ten);
+        it.synced(1, it.counts(), true, now);
+        sync(&mut it, 2, now);
+        assert_eq!(it.losses(), 1);
+        it.changed(Kind::Data, 2, 10, &Ten);
+        it.synced(2, it.counts(), true, now);
+        sync(&mut it, 3, now);
+        assert_eq!(it.losses(), 1);
+    }
+
+    #[test]
+    fn threads_that_have_ended_need_no_place() {
+        let (mut it, now) = (Durability::default(), Instant::now());
+        let odd = || (0..2 * THREADS_MAX as u32).map(|number| 2 * number + 1);
+        odd().for_each(|thread| change(&mut it, 1, thread));
+        change(&mut it, 1, 10);
+        sync(&mut it, 2, now);
+        let late = now + TOLD_FOR;
+        assert!(!it.tell(1, 20, late, &Ten) && it.tell(1, 10, late, &Ten));
+        // Others are unknown.
+        let even = (0..2 * THREADS_MAX as u32).map(|number| 2 * number);
+        even.clone().for_each(|thread| change(&mut it, 2, thread));
+        sync(&mut it, 3, now);
+        assert!(even.take(THREADS_MAX).all(|thread| it.tell(2, thread, late, &Ten)));
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Body};
 use crate::attr::Attr;
+use crate::durability::{Kind, Proc};
 use crate::errno;
 use crate::handles::{Handle, Source};
 use crate::link::{Failure, Fid};
@@ -282,7 +283,7 @@ impl Session {
         let end = offset + done as u64;
         let mut nodes = lock(&self.nodes);
         nodes.wrote(handle.node, end);
-        nodes.changed(handle.node, connection.number, caller.pid);
+        nodes.changed(handle.node, Kind::Data, connection.number, caller.pid);
         drop(nodes);
         let count = u32::try_from(done).expect("a request is below 4 GiB");
         Ok(Answer::bytes(write_reply(count)))
@@ -318,14 +319,14 @@ impl Session {
         data_only: bool,
     ) -> Result<Answer, Failure> {
         let fid = self.open_fid(caller, handle)?;
-        let changes = lock(&self.nodes).durability(handle.node).map_or(0, |it| it.change_count());
+        let counts = lock(&self.nodes).durability(handle.node).map(|it| it.counts());
         self.sync(caller, &fid, data_only)?;
         let mut nodes = lock(&self.nodes);
         let Some(durability) = nodes.durability(handle.node) else { return Ok(Answer::empty()) };
         let now = Instant::now();
-        durability.synced(fid.connection.number, changes, now);
+        durability.synced(fid.connection.number, counts.unwrap_or_default(), data_only, now);
         let seen = handle.losses.swap(durability.losses(), Ordering::SeqCst);
-        match durability.tell(seen, caller.pid, now) {
+        match durability.tell(seen, caller.pid, now, &Proc) {
             true => Err(Failure::Errno(errno::EIO)),
             false => Ok(Answer::empty()),
         }

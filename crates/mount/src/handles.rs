@@ -5,7 +5,7 @@ use crate::link::Fid;
 use crate::listing::Listing;
 use crate::lock;
 use crate::store::Content;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -103,6 +103,11 @@ impl Handles {
     /// Removes an open file.
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
         lock(&self.0).open.remove(&number)
+    }
+
+    /// Returns the nodes that are open.
+    pub(crate) fn nodes(&self) -> BTreeSet<u64> {
+        lock(&self.0).open.values().map(|handle| handle.node).collect()
     }
 
     /// Returns whether a user has a node open.

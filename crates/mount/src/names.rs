@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Body};
 use crate::attr::Attr;
+use crate::durability::Kind;
 use crate::errno;
 use crate::handles::Source;
 use crate::link::{Failure, Fid, only};
@@ -52,7 +53,7 @@ impl Session {
 
     /// Records a change of a directory's entries, for its next fsync.
     fn changed_entries(&self, caller: &Caller<'_>, fid: &Fid, dir: u64) {
-        lock(&self.nodes).changed(dir, fid.connection.number, caller.pid);
+        lock(&self.nodes).changed(dir, Kind::Other, fid.connection.number, caller.pid);
     }
 
     /// Looks up a name.

@@ -10,7 +10,7 @@
 //! `by_key` unless its last name was removed through this mount, or another file has its key.
 
 use crate::attr::Attr;
-use crate::durability::Durability;
+use crate::durability::{Durability, Kind, Proc};
 use crate::errno::{self, Errno};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use wire::fuse::{Attributes, ROOT, Timestamp};
@@ -60,7 +60,46 @@ struct Node<F> {
     shown: Option<Attributes>,
     /// Time of the creation, if it is known.
     created: Option<Timestamp>,
+    /// Connection on which it was found last.
+    connection: u64,
     durability: Durability,
+}
+
+/// Maximum number of files that are remembered when the kernel has forgotten them.
+const FORGOTTEN_MAX: usize = 16_384;
+
+/// Changes of files that the kernel has forgotten: it does so when it needs memory, and nobody has
+/// the file open.
+#[derive(Debug, Default)]
+struct Forgotten {
+    by_key: BTreeMap<Key, (u64, Option<Timestamp>, Durability)>,
+    /// The same in the order of arrival.
+    order: BTreeMap<u64, Key>,
+    next: u64,
+}
+
+impl Forgotten {
+    /// Adds the changes of a file, instead of the oldest if there are too many.
+    fn add(&mut self, key: Key, created: Option<Timestamp>, durability: Durability) {
+        self.take(key, None);
+        self.by_key.insert(key, (self.next, created, durability));
+        self.order.insert(self.next, key);
+        self.next += 1;
+        if self.order.len() > FORGOTTEN_MAX {
+            let oldest = self.order.pop_first().and_then(|(_, key)| self.by_key.remove(&key));
+            assert!(oldest.is_some(), "both have the same files");
+        }
+    }
+
+    /// Removes and returns the changes of a file. Another one with its number has none.
+    fn take(&mut self, key: Key, created: Option<Timestamp>) -> Durability {
+        let Some((number, known, durability)) = self.by_key.remove(&key) else {
+            return Durability::default();
+        };
+        self.order.remove(&number);
+        let is_other = known.is_some() && created.is_some() && known != created;
+        if is_other { Durability::default() } else { durability }
+    }
 }
 
 /// Table of nodes. `F` is a fid.
@@ -76,6 +115,9 @@ pub(crate) struct Nodes<F> {
     held_max: usize,
     /// Names of files that are known by another name since, while the kernel may cache them.
     displaced: Vec<Place>,
+    forgotten: Forgotten,
+    /// Present connection.
+    connection: u64,
 }
 
 impl<F: Clone> Nodes<F> {
@@ -89,6 +131,7 @@ impl<F: Clone> Nodes<F> {
             fids: Vec::new(),
             shown: None,
             created: None,
+            connection: 1,
             durability: Durability::default(),
         };
         Nodes {
@@ -100,6 +143,8 @@ impl<F: Clone> Nodes<F> {
             held: 0,
             held_max,
             displaced: Vec::new(),
+            forgotten: Forgotten::default(),
+            connection: 1,
         }
     }
 
@@ -114,9 +159,13 @@ impl<F: Clone> Nodes<F> {
         if let Some(id) = known.filter(|id| *id != ROOT && !self.is_same(*id, attr)) {
             self.by_key.remove(&self.by_id[&id].key);
         }
+        let is_new = !self.by_key.contains_key(&key(attr.qid));
         let id = self.enter(attr.qid, place, fid);
         let node = self.by_id.get_mut(&id).expect("it was entered");
         node.created = attr.created.or(node.created);
+        if is_new {
+            node.durability = self.forgotten.take(node.key, attr.created);
+        }
         self.show(id, &attr.shown);
         id
     }
@@ -147,13 +196,15 @@ impl<F: Clone> Nodes<F> {
                 fids: Vec::new(),
                 shown: None,
                 created: None,
+                connection: 0,
                 durability: Durability::default(),
             };
             self.by_id.insert(id, node);
         }
-        self.by_id.get_mut(&id).expect("known by its key").lookups += 1;
+        let node = self.by_id.get_mut(&id).expect("known by its key");
+        node.lookups += 1;
+        node.connection = self.connection;
         if id != ROOT {
-            let node = self.by_id.get_mut(&id).expect("known by its key");
             let is_there = |place: &Place| place.0 == parent && place.1 == name;
             node.moves += u64::from(node.place.as_ref().is_some_and(|place| !is_there(place)));
             self.put_at(id, (parent, name.to_vec()));
@@ -190,6 +241,9 @@ impl<F: Clone> Nodes<F> {
         }
         if self.by_key.get(&node.key) == Some(&id) {
             self.by_key.remove(&node.key);
+            if node.durability.is_of_use() {
+                self.forgotten.add(node.key, node.created, node.durability);
+            }
         }
     }
 
@@ -248,6 +302,32 @@ impl<F: Clone> Nodes<F> {
             self.held -= removed.len() - before;
         }
         removed
+    }
+
+    /// Begins to use another connection; drops all fids of earlier ones.
+    pub(crate) fn connect(&mut self, connection: u64) {
+        self.connection = connection;
+        self.drop_fids();
+    }
+
+    /// Gives files with changes that may be lost another node when they are looked up next, so that
+    /// the kernel forgets their sizes and pages; not those that are open.
+    pub(crate) fn renew(&mut self, is_open: impl Fn(u64) -> bool) {
+        let Nodes { by_id, by_key, forgotten, .. } = self;
+        by_key.retain(|key, id| {
+            let node = by_id.get_mut(id).expect("known by its key");
+            let is_kept = key.1 & Qid::DIR != 0 || !node.durability.is_of_use() || is_open(*id);
+            if !is_kept {
+                let durability = std::mem::take(&mut node.durability);
+                forgotten.add(*key, node.created, durability);
+            }
+            is_kept
+        });
+    }
+
+    /// Returns whether a node was found on the present connection.
+    pub(crate) fn is_found(&self, id: u64) -> bool {
+        self.by_id.get(&id).is_some_and(|node| node.connection == self.connection)
     }
 
     /// Drops all fids, because their connection is lost.
@@ -447,10 +527,10 @@ impl<F: Clone> Nodes<F> {
         self.by_id.get_mut(&id).map(|node| &mut node.durability)
     }
 
-    /// Records an acknowledged change of contents, attributes or entries by a thread.
-    pub(crate) fn changed(&mut self, id: u64, connection: u64, thread: u32) {
+    /// Records an acknowledged change by a thread.
+    pub(crate) fn changed(&mut self, id: u64, kind: Kind, connection: u64, thread: u32) {
         if let Some(durability) = self.durability(id) {
-            durability.changed(connection, thread);
+            durability.changed(kind, connection, thread, &Proc);
         }
     }
 

@@ -106,8 +106,24 @@ impl Default for Options {
 
 /// Options of fstab(5) that are for mount(8) and systemd, or the default.
 const IGNORED: &[&str] = &[
-    "rw", "defaults", "auto", "noauto", "user", "nouser", "users", "owner", "group", "nofail",
-    "_netdev", "async", "relatime", "nosuid", "nodev",
+    "rw",
+    "defaults",
+    "auto",
+    "noauto",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    "group",
+    "nofail",
+    "_netdev",
+    "async",
+    "relatime",
+    "norelatime",
+    "diratime",
+    "nodiratime",
+    "lazytime",
+    "nolazytime",
 ];
 
 impl Options {
@@ -129,9 +145,10 @@ impl Options {
             "rw" => self.read_only = false,
             "allow_other" => self.allow_other = true,
             "default_permissions" => self.default_permissions = true,
-            "suid" => self.suid = true,
+            // Options of mount(8), which keeps `suid` and `dev` to itself.
+            "suid" | "allow_suid" => self.suid = true,
             "nosuid" => self.suid = false,
-            "dev" => self.dev = true,
+            "dev" | "allow_dev" => self.dev = true,
             "nodev" => self.dev = false,
             "exec" => self.exec = true,
             "noexec" => self.exec = false,

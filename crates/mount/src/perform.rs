@@ -35,6 +35,9 @@ const CAPABILITIES: u64 = init::ASYNC_READ
 /// Maximum read-ahead of the kernel, in bytes.
 const READ_AHEAD: u32 = 4 << 20;
 
+/// Minor number of the protocol from which on names can be expired.
+const EXPIRE_MINOR: u32 = 38;
+
 /// Maximum number of requests in the background: read-ahead and write-back.
 const BACKGROUND_MAX: u16 = 64;
 
@@ -50,6 +53,7 @@ impl Session {
             self.refuse_version((major, minor));
             return Err(errno::EPROTO);
         }
+        self.expires_names.store(minor >= EXPIRE_MINOR, Ordering::SeqCst);
         let write_back = match self.settings.cache {
             Cache::Write => init::WRITEBACK_CACHE,
             Cache::None | Cache::Open | Cache::Keep => 0,
@@ -158,8 +162,14 @@ impl Session {
     /// kernel knows of names and attributes may have been lost with changes that were not durable.
     pub(crate) fn connection(&self, caller: &Caller<'_>) -> Result<Arc<Connection>, Failure> {
         let connection = self.link.connection(caller.interrupt)?;
-        if self.current.swap(connection.number, Ordering::SeqCst) != connection.number {
-            lock(&self.nodes).drop_fids();
+        if self.current.fetch_max(connection.number, Ordering::SeqCst) < connection.number {
+            let mut nodes = lock(&self.nodes);
+            nodes.connect(connection.number);
+            if self.settings.cache == Cache::Write {
+                let open = self.handles.nodes();
+                nodes.renew(|node| open.contains(&node));
+            }
+            drop(nodes);
             self.outdated.push(Outdated::Names);
         }
         Ok(connection)

@@ -587,6 +587,10 @@ impl State {
                 let current = stream.current.as_mut().filter(|it| !it.is_listed);
                 let current = current.ok_or(Ended::Broken)?;
                 current.is_listed = true;
+                // Files may have changed since their entries arrived.
+                for item in &mut current.items {
+                    item.attr = item.attr.filter(|_| !stream.changed.contains(&item.qid.path));
+                }
                 if stream.has_contents {
                     let files = current.items.iter().enumerate();
                     current.by_file = files.map(|(index, it)| (it.qid.path, index)).collect();

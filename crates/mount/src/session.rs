@@ -1,7 +1,7 @@
 //! Session with the kernel: threads that read requests from `/dev/fuse`, perform them, and reply.
 
 use crate::answer::{Answer, Body};
-use crate::changes::{Absent, Changes, Mark, Queue};
+use crate::changes::{Absent, Changes, Mark, OTHER_TREES, Queue};
 use crate::crew::{After, Crew, Turn};
 use crate::errno::{self, Errno};
 use crate::flights::{Flight, Flights, GRACE, Measure};
@@ -18,7 +18,7 @@ use client::Interrupt;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno as Raw;
 use std::io::IoSlice;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
@@ -61,6 +61,8 @@ pub(crate) struct Session {
     pub(crate) io_max: u32,
     /// Connection whose predecessors' fids were dropped.
     pub(crate) current: AtomicU64,
+    /// Whether the kernel can look a name up again without dropping it (Linux 6.2).
+    pub(crate) expires_names: AtomicBool,
     pub(crate) flights: Flights,
     pub(crate) changes: Changes,
     pub(crate) outdated: Queue,
@@ -118,6 +120,7 @@ impl Session {
             owners: Owners::default(),
             io_max,
             current: AtomicU64::new(1),
+            expires_names: AtomicBool::new(false),
             flights: Flights::default(),
             changes: Changes::default(),
             outdated: Queue::default(),
@@ -137,11 +140,12 @@ impl Session {
         self.spawn("interrupts", move || watch.watch())?;
         let ping = self.clone();
         self.spawn("ping", move || ping.ping())?;
+        let invalidation = self.clone();
+        self.spawn("invalidate", move || invalidation.invalidate_on())?;
         if self.settings.watch != Watch::Never {
-            let [changes, silence, invalidation] = [self.clone(), self.clone(), self.clone()];
+            let [changes, silence] = [self.clone(), self.clone()];
             self.spawn("changes", move || changes.follow_changes())?;
             self.spawn("silence", move || silence.expect_changes())?;
-            self.spawn("invalidate", move || invalidation.invalidate_on())?;
             let opens = self.clone();
             self.spawn("opens", move || opens.open_lasting())?;
         }
@@ -199,6 +203,10 @@ impl Session {
         if self.notes(&header, &request) {
             return After::Read;
         }
+        if let Some(refusal) = self.waits(&header, &request) {
+            self.serve_beside(&header, message, refusal);
+            return After::Read;
+        }
         match self.crew.begin() {
             Turn::Queue => {
                 self.crew.queue(header.unique, message.to_vec());
@@ -217,6 +225,37 @@ impl Session {
                 }
                 after @ (After::Read | After::Exit) => return after,
             }
+        }
+    }
+
+    /// Returns the error if too many requests wait, of one that may wait for other clients.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the server answers all others soon")]
+    fn waits(&self, header: &Header, request: &Request<'_>) -> Option<Errno> {
+        match request {
+            Request::SetLock { wait: true, .. } => Some(errno::ENOLCK),
+            Request::Read { .. } => {
+                let file = lock(&self.nodes).file(header.node)?;
+                (file & OTHER_TREES != 0).then_some(errno::EAGAIN)
+            }
+            _other => None,
+        }
+    }
+
+    /// Performs a request in a thread of its own.
+    fn serve_beside(self: &Arc<Session>, header: &Header, message: &[u8], refusal: Errno) {
+        let (unique, user) = (header.unique, header.uid);
+        if !self.crew.begin_waiting(user) {
+            return self.refuse(unique, refusal);
+        }
+        let (session, message) = (self.clone(), message.to_vec());
+        let started = self.spawn("waits", move || {
+            let (header, request) = fuse::decode(&message).expect("it was decoded before");
+            session.serve(&header, &request);
+            session.crew.end_waiting(user);
+        });
+        if started.is_err() {
+            self.crew.end_waiting(user);
+            self.refuse(unique, refusal);
         }
     }
 
@@ -302,7 +341,7 @@ impl Session {
         };
         changes.iter().for_each(|change| self.prefetch.changed(change));
         let is_init = matches!(request, Request::Init { .. }) && answer.is_ok();
-        if !self.reply(header, &flight, mark, answer) {
+        if !self.reply((header, request), &flight, mark, answer) {
             self.doubt(header.node, request);
         }
         self.expire_displaced();
@@ -363,7 +402,7 @@ impl Session {
     /// Sends a reply, unless another thread has. Returns whether the kernel knows the outcome.
     fn reply(
         &self,
-        header: &Header,
+        (header, request): (&Header, &Request<'_>),
         flight: &Flight,
         mark: Mark,
         answer: Result<Answer, Errno>,
@@ -379,11 +418,24 @@ impl Session {
                 delivered
             }
             Err(errno) => {
-                if is_first {
-                    self.refuse(unique, errno);
+                match is_first {
+                    true => self.refuse(unique, errno),
+                    false => self.untold(header.pid, request),
                 }
                 false
             }
+        }
+    }
+
+    /// Lets the next fsync report what one that was interrupted has not.
+    fn untold(&self, thread: u32, request: &Request<'_>) {
+        let (Request::FSync { handle, .. } | Request::FSyncDir { handle, .. }) = request else {
+            return;
+        };
+        let Ok(handle) = self.handles.get(*handle) else { return };
+        handle.losses.store(0, Ordering::SeqCst);
+        if let Some(durability) = lock(&self.nodes).durability(handle.node) {
+            durability.untold(thread);
         }
     }
 

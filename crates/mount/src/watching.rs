@@ -13,6 +13,7 @@ use client::{Dialect, Interrupt};
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use wire::fuse::{self, Request};
 use wire::ninep::{Data, Rmessage, Tmessage};
@@ -136,8 +137,8 @@ impl Session {
                 Outdated::Report(report) => self.apply(&report),
                 Outdated::Node(node) => self.invalidate(node, true),
                 Outdated::Entry(dir, name) => self.invalidate_entry(dir, &name),
-                Outdated::Names => self.invalidate_all(false),
-                Outdated::All => self.invalidate_all(true),
+                Outdated::Names => self.expire_all(),
+                Outdated::All => self.invalidate_all(),
             }
         }
     }
@@ -173,10 +174,19 @@ impl Session {
         }
     }
 
-    /// Invalidates all names and attributes that the kernel may have cached, and with `data` pages.
-    fn invalidate_all(&self, data: bool) {
+    /// Expires all attributes, and names unless that would drop them with what is mounted beneath.
+    fn expire_all(&self) {
+        let (nodes, places) = lock(&self.nodes).all(|_| true);
+        nodes.into_iter().for_each(|node| self.invalidate(node, false));
+        if self.expires_names.load(Ordering::SeqCst) {
+            places.into_iter().for_each(|(dir, name)| self.invalidate_entry(dir, &name));
+        }
+    }
+
+    /// Invalidates everything that the kernel may have cached.
+    fn invalidate_all(&self) {
         let (nodes, places) = lock(&self.nodes).all(|file| file & OTHER_TREES == 0);
-        nodes.into_iter().for_each(|node| self.invalidate(node, data));
+        nodes.into_iter().for_each(|node| self.invalidate(node, true));
         for (dir, name) in places.into_iter().chain(self.absent.take()) {
             self.invalidate_entry(dir, &name);
         }

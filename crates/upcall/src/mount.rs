@@ -64,8 +64,9 @@ const OPTIONS: &str = "Mount options:
   timeout=SECONDS       connect again after this time without a reply [default: 60]
   msize=BYTES           maximum message size to propose [default: 1048576]
   version=VERSION       9p2000.L or 9p2000 [default: the first that the server knows]
-  suid, dev, noexec, noatime, ...  as for mount(8); set-user-id bits and devices are
-                        ignored unless asked for, and for users always";
+  suid, dev             heed set-user-id bits and devices, if root mounts; in fstab and for
+                        mount(8), which keeps these words to itself: allow_suid, allow_dev
+  noexec, noatime, ...  as for mount(8)";
 
 /// Runs the command.
 pub(crate) fn run(flags: &Mount) -> ExitCode {

@@ -179,3 +179,51 @@ fn a_new_file_with_the_number_of_a_removed_one_is_another_node() {
     nodes.forget(new, 2);
     nodes.check();
 }
+
+#[test]
+fn changes_of_forgotten_files_are_remembered() {
+    let mut nodes = table(8);
+    let attr = |path, secs| {
+        let created = Some(Timestamp { secs, nanos: 0 });
+        Attr { qid: directory(path), shown: one_link(), created }
+    };
+    let pending =
+        |nodes: &mut Nodes<u32>, id| nodes.durability(id).is_some_and(|it| it.is_of_use());
+    let id = nodes.enter_with(&attr(7, 1), (ROOT, b"d"), None);
+    nodes.changed(id, Kind::Other, 1, 10);
+    nodes.forget(id, 1);
+    let other = nodes.enter_with(&attr(7, 2), (ROOT, b"d"), None);
+    assert!(!pending(&mut nodes, other), "a new one with its number");
+    nodes.changed(other, Kind::Other, 1, 10);
+    nodes.forget(other, 1);
+    let again = nodes.enter_with(&attr(7, 2), (ROOT, b"e"), None);
+    assert!(pending(&mut nodes, again));
+    assert!(nodes.forgotten.order.is_empty());
+    for path in 100..100 + 2 * FORGOTTEN_MAX as u64 {
+        let id = nodes.enter_with(&attr(path, 1), (ROOT, b"f"), None);
+        nodes.changed(id, Kind::Other, 1, 10);
+        nodes.forget(id, 1);
+    }
+    assert_eq!(nodes.forgotten.by_key.len(), FORGOTTEN_MAX);
+    assert_eq!(nodes.forgotten.order.len(), FORGOTTEN_MAX);
+    nodes.check();
+}
+
+#[test]
+fn files_with_changes_that_may_be_lost_get_other_nodes() {
+    let mut nodes = table(8);
+    let attr = |path| Attr { qid: file(path), shown: one_link(), created: None };
+    let [changed, open, kept] =
+        [7, 8, 9].map(|path| nodes.enter_with(&attr(path), (ROOT, &[path as u8][..]), None));
+    nodes.changed(changed, Kind::Data, 1, 10);
+    nodes.changed(open, Kind::Data, 1, 10);
+    nodes.connect(2);
+    nodes.renew(|id| id == open);
+    nodes.check();
+    assert_eq!(nodes.enter_with(&attr(8), (ROOT, &[8]), None), open);
+    assert_eq!(nodes.enter_with(&attr(9), (ROOT, &[9]), None), kept);
+    let renewed = nodes.enter_with(&attr(7), (ROOT, &[7]), None);
+    assert_ne!(renewed, changed);
+    assert!(nodes.durability(renewed).is_some_and(|it| it.is_of_use()));
+    nodes.check();
+}

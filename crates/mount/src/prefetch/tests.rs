@@ -111,6 +111,24 @@ fn what_changes_while_a_stream_lasts_is_not_taken_from_it() {
 }
 
 #[test]
+fn what_changes_before_the_end_of_its_directory_is_not_taken() {
+    let (bytes, now) = (tree(false), Instant::now());
+    let mut listing = Vec::new();
+    Record::Directory { qid: qid(1, true), path: b"" }.encode(&mut listing);
+    put_entry(11, false, "a", 3, &mut listing);
+    for what in [What::Contents, What::Attributes] {
+        let prefetch = Prefetch::new(Duration::ZERO);
+        let begin = begin_with_contents(&prefetch, now);
+        prefetch.add(begin.number, &bytes[..listing.len()], now).unwrap();
+        prefetch.changed(&Report { what, file: 11, name: None });
+        prefetch.add(begin.number, &bytes[listing.len()..], now).unwrap();
+        assert!(prefetch.has_entries(1));
+        assert_eq!(prefetch.attr(11, now), None);
+        assert!(prefetch.attr(12, now).is_some());
+    }
+}
+
+#[test]
 fn bytes_that_are_no_stream_end_it() {
     let now = Instant::now();
     let records = |list: &[Record<'_>]| {
