@@ -45,7 +45,7 @@ pub(crate) fn exclusive<T>(make: impl FnOnce() -> Result<T>) -> Result<T> {
 
 /// Returns a program of crates.io, built once under `target/tools`.
 pub(crate) fn tool(name: &str, version: &str) -> Result<PathBuf> {
-    let tools = scratch("tools")?;
+    let tools = scratch("tools")?.join(format!("{name}-{version}"));
     let program = tools.join("bin").join(name);
     if !program.exists() {
         println!("   building {name} {version}, once");

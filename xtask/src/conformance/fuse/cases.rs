@@ -2,8 +2,9 @@
 
 use crate::sh;
 use anyhow::{Context, Result, ensure};
-use rustix::fs::{FlockOperation, Mode, OFlags, fcntl_lock, flock};
+use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid, fcntl_lock, flock, ftruncate, openat};
 use rustix::io::Errno;
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
@@ -35,15 +36,17 @@ type Lock = fn(&File, FlockOperation) -> rustix::io::Result<()>;
 type Case = fn(&Pair<'_>) -> Result<String>;
 
 /// All cases.
-pub(super) const ALL: [(&str, Case); 12] = [
+pub(super) const ALL: [(&str, Case); 14] = [
     ("files", files),
     ("removed_open", removed_open),
     ("renamed_open", renamed_open),
     ("close_to_open", close_to_open),
     ("seen_by_others", seen_by_others),
     ("locks", locks),
+    ("waiting_locks", waiting_locks),
     ("memory_maps", memory_maps),
     ("running_program", running_program),
+    ("truncated_by_others", truncated_by_others),
     ("attributes", attributes),
     ("large_directory", large_directory),
     ("git", git),
@@ -51,12 +54,13 @@ pub(super) const ALL: [(&str, Case); 12] = [
 ];
 
 /// Cases that work on a single mount, too.
-pub(super) const OF_ONE: [(&str, Case); 7] = [
+pub(super) const OF_ONE: [(&str, Case); 8] = [
     ("files", files),
     ("removed_open", removed_open),
     ("renamed_open", renamed_open),
     ("memory_maps", memory_maps),
     ("running_program", running_program),
+    ("truncated_by_others", truncated_by_others),
     ("git", git),
     ("sqlite", sqlite),
 ];
@@ -228,6 +232,38 @@ fn locks(pair: &Pair<'_>) -> Result<String> {
     Ok(String::new())
 }
 
+/// Waits for a lock with more threads than a mount has for other requests.
+fn waiting_locks(pair: &Pair<'_>) -> Result<String> {
+    const THREADS: usize = 200;
+    let path = pair.a.join("wanted");
+    fs::write(&path, b"")?;
+    let holder = File::open(&path)?;
+    flock(&holder, FlockOperation::LockExclusive)?;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let wait = |sender: std::sync::mpsc::Sender<u32>| {
+        let file = File::open(&path)?;
+        let thread = rustix::thread::gettid().as_raw_nonzero().get().cast_unsigned();
+        sender.send(thread).expect("it is awaited");
+        Ok(flock(&file, FlockOperation::LockExclusive)?)
+    };
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let sender = sender.clone();
+                scope.spawn(|| -> Result<()> { wait(sender) })
+            })
+            .collect();
+        for _ in 0..THREADS {
+            super::until_it_waits(receiver.recv()?)?;
+        }
+        fs::write(pair.a.join("beside"), b"beside them")?;
+        ensure!(fs::read(pair.a.join("beside"))? == b"beside them", "others are not served");
+        flock(&holder, FlockOperation::Unlock)?;
+        waiters.into_iter().try_for_each(|waiter| waiter.join().expect("it does not panic"))
+    })?;
+    Ok(format!("{THREADS} threads wait"))
+}
+
 /// Maps a file on one mount, and reads it on the other.
 fn memory_maps(pair: &Pair<'_>) -> Result<String> {
     const SCRIPT: &str = "import mmap, sys
@@ -266,6 +302,29 @@ fn running_program(pair: &Pair<'_>) -> Result<String> {
     fs::write(&path, b"short")?;
     ensure!(fs::read(&path)? == b"short", "it is truncated when it has ended");
     fs::remove_file(&path)?;
+    Ok(String::new())
+}
+
+/// Truncates a file as a user who may write it, but does not own it.
+fn truncated_by_others(pair: &Pair<'_>) -> Result<String> {
+    const NOBODY: u32 = 65_534;
+    let path = pair.a.join("shared");
+    fs::write(&path, b"some contents")?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
+    fs::set_permissions(pair.a, fs::Permissions::from_mode(0o755))?;
+    let dir = File::open(pair.a)?;
+    let change = || {
+        set_thread_groups(&[])?;
+        let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+        set_thread_res_gid(gid, gid, gid)?;
+        set_thread_res_uid(uid, uid, uid)?;
+        let open = |flags| openat(&dir, "shared", flags, Mode::empty());
+        let file = open(OFlags::WRONLY | OFlags::TRUNC).context("open with O_TRUNC")?;
+        rustix::io::write(&file, b"other contents")?;
+        ftruncate(&file, 5).context("ftruncate")
+    };
+    std::thread::scope(|scope| scope.spawn(change).join().expect("it does not panic"))?;
+    ensure!(fs::read(&path)? == b"other", "contents {:?}", fs::read(&path)?);
     Ok(String::new())
 }
 

@@ -56,11 +56,21 @@ impl Mounted {
         Ok(kill_process(pid, Signal::TERM)?)
     }
 
-    /// Stops it by a signal.
+    /// Stops it by a signal, or by a second one: programs that look at all mounts, like df, keep it
+    /// busy for a moment.
     pub(crate) fn stop(mut self) -> Result<()> {
+        let errors = self.child.stderr.take().context("it is a pipe")?;
         self.signal()?;
+        let mut said = String::new();
+        for line in BufReader::new(errors).lines() {
+            let line = line?;
+            if line.contains("cannot unmount") {
+                self.signal()?;
+            }
+            said += &line;
+        }
         let status = self.child.wait()?;
-        ensure!(status.success(), "it ended with {status}: {}", self.said()?);
+        ensure!(status.success(), "it ended with {status}: {said}");
         Ok(())
     }
 
