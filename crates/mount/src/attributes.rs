@@ -146,10 +146,6 @@ impl Session {
         node: u64,
         mask: u32,
     ) -> Result<Answer, Failure> {
-        const W_OK: u32 = 2;
-        if mask & W_OK != 0 && self.settings.read_only {
-            return Err(Failure::Errno(errno::EROFS));
-        }
         let attr = match self.attr_ahead(node) {
             Some(attr) => attr,
             None => self.stat(caller, &*self.fid(caller, node)?)?,

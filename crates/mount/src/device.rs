@@ -21,6 +21,9 @@ use std::process::{Command, Stdio};
 const HELPER: &str = "fusermount3";
 const HELPER_PATH: &str = "FUSERMOUNT_PATH";
 
+/// Type of the file system.
+const TYPE: &str = "fuse.upcall";
+
 /// Type of the directory to mount on, in the kernel's options.
 const ROOT_MODE: &str = "rootmode=40000";
 
@@ -81,6 +84,13 @@ fn by_system_call(
     data.extend([format!("user_id={uid}"), format!("group_id={gid}")]);
     data.extend(shared(options, max_read));
     let data = CString::new(data.join(",")).expect("numbers and words");
+    let flags = flags_of(options);
+    let mounted = rustix::mount::mount(source, dir, TYPE, flags, Some(data.as_c_str()));
+    mounted.map_err(|errno| Error::Mount { dir: dir.to_path_buf(), cause: errno.into() })?;
+    Ok(device)
+}
+
+fn flags_of(options: &Options) -> MountFlags {
     let mut flags = MountFlags::empty();
     flags.set(MountFlags::RDONLY, options.read_only);
     flags.set(MountFlags::NOSUID, !options.suid);
@@ -88,9 +98,22 @@ fn by_system_call(
     flags.set(MountFlags::NOEXEC, !options.exec);
     flags.set(MountFlags::NOATIME, options.atime == Some(false));
     flags.set(MountFlags::STRICTATIME, options.atime == Some(true));
-    let mounted = rustix::mount::mount(source, dir, "fuse.upcall", flags, Some(data.as_c_str()));
-    mounted.map_err(|errno| Error::Mount { dir: dir.to_path_buf(), cause: errno.into() })?;
-    Ok(device)
+    flags
+}
+
+/// Changes the flags of a mount.
+pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), Error> {
+    let failed = |cause: Errno| Error::Remount { dir: dir.to_path_buf(), cause: cause.into() };
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let shown = dir.display().to_string();
+    let is_ours = mounts.lines().rev().find_map(|line| {
+        let mut fields = line.split(' ').skip(4);
+        (fields.next()? == shown).then(|| fields.any(|field| field == TYPE))
+    });
+    if is_ours != Some(true) {
+        return Err(failed(Errno::INVAL));
+    }
+    rustix::mount::mount_remount(dir, flags_of(options), c"").map_err(failed)
 }
 
 fn helper() -> std::ffi::OsString {

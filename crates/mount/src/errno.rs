@@ -17,7 +17,6 @@ pub(crate) const EISDIR: Errno = 21;
 pub(crate) const EINVAL: Errno = 22;
 pub(crate) const ENFILE: Errno = 23;
 pub(crate) const EMFILE: Errno = 24;
-pub(crate) const EROFS: Errno = 30;
 pub(crate) const ERANGE: Errno = 34;
 pub(crate) const ENAMETOOLONG: Errno = 36;
 pub(crate) const ENOLCK: Errno = 37;

@@ -24,6 +24,13 @@ pub enum Error {
         /// Why.
         cause: io::Error,
     },
+    /// The flags of a mount cannot be changed.
+    Remount {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
     /// The program that mounts for users failed.
     Helper {
         /// The directory.
@@ -97,6 +104,15 @@ impl fmt::Display for Error {
                 let step = target_step(cause);
                 write!(f, "cannot mount on {}: {}; {step}", dir.display(), text(cause))
             }
+            Error::Remount { dir, cause } => {
+                let step = match errno(cause) {
+                    Some(Errno::PERM | Errno::ACCESS) => "only root may do this",
+                    Some(Errno::INVAL) => "mount it there first",
+                    Some(Errno::BUSY) => "close the files that are open for writing",
+                    Some(_) | None => "see the messages of the kernel (dmesg)",
+                };
+                write!(f, "cannot change the mount on {}: {}; {step}", dir.display(), text(cause))
+            }
             Error::Mount { dir, cause } => {
                 let step = match errno(cause) {
                     Some(Errno::PERM | Errno::ACCESS) => {
@@ -160,6 +176,10 @@ mod tests {
                 Error::Mount { dir: dir.clone(), cause: cause(Errno::BUSY) },
                 "cannot mount on /mnt/x: Device or resource busy; unmount what is there, or name \
                  another directory",
+            ),
+            (
+                Error::Remount { dir: dir.clone(), cause: cause(Errno::INVAL) },
+                "cannot change the mount on /mnt/x: Invalid argument; mount it there first",
             ),
             (
                 Error::Device(cause(Errno::NOENT)),

@@ -284,7 +284,12 @@ impl Session {
         let mut nodes = lock(&self.nodes);
         nodes.wrote(handle.node, end);
         nodes.changed(handle.node, Kind::Data, connection.number, caller.pid);
+        let has_set_id = nodes.shown(handle.node).is_some_and(|shown| shown.mode & 0o6000 != 0);
         drop(nodes);
+        if has_set_id {
+            // The server clears these bits when a user writes.
+            self.invalidate(handle.node, false);
+        }
         let count = u32::try_from(done).expect("a request is below 4 GiB");
         Ok(Answer::bytes(write_reply(count)))
     }

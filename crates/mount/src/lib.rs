@@ -87,6 +87,14 @@ pub struct Mounted {
     msize: u32,
 }
 
+/// Changes the flags of a mount on a directory, such as `ro`, to those of these options.
+///
+/// # Errors
+/// `Remount`.
+pub fn remount(dir: &Path, options: &Options) -> Result<(), Error> {
+    device::remount(&device::target(dir)?, options)
+}
+
 /// Mounts the tree of a server on a directory. Returns when it can be used.
 ///
 /// # Errors

@@ -45,6 +45,8 @@ pub enum Watch {
 pub struct Options {
     /// Refuse changes.
     pub read_only: bool,
+    /// Whether the flags of a mount that is there are changed.
+    pub remount: bool,
     /// Permit other users than the one that mounts.
     pub allow_other: bool,
     /// Let the kernel check mode bits, beside the server.
@@ -84,6 +86,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             read_only: false,
+            remount: false,
             allow_other: false,
             default_permissions: false,
             access: Access::Caller,
@@ -143,6 +146,7 @@ impl Options {
         match name {
             "ro" => self.read_only = true,
             "rw" => self.read_only = false,
+            "remount" => self.remount = true,
             "allow_other" => self.allow_other = true,
             "default_permissions" => self.default_permissions = true,
             // Options of mount(8), which keeps `suid` and `dev` to itself.
@@ -248,7 +252,6 @@ fn seconds(value: &str) -> Option<Duration> {
 /// Settings of a session.
 #[derive(Debug)]
 pub(crate) struct Settings {
-    pub(crate) read_only: bool,
     pub(crate) cache: Cache,
     pub(crate) attr_timeout: Duration,
     pub(crate) watch: Watch,
@@ -267,7 +270,6 @@ impl Settings {
         let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         Settings {
-            read_only: options.read_only,
             cache: options.cache,
             attr_timeout: options.attributes_valid(),
             watch: options.watches(),

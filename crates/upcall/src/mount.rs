@@ -66,7 +66,8 @@ const OPTIONS: &str = "Mount options:
   version=VERSION       9p2000.L or 9p2000 [default: the first that the server knows]
   suid, dev             heed set-user-id bits and devices, if root mounts; in fstab and for
                         mount(8), which keeps these words to itself: allow_suid, allow_dev
-  noexec, noatime, ...  as for mount(8)";
+  remount               change ro, suid, dev, noexec of a mount that is there
+  noexec, ...           as for mount(8)";
 
 /// Runs the command.
 pub(crate) fn run(flags: &Mount) -> ExitCode {
@@ -78,6 +79,7 @@ pub(crate) fn run(flags: &Mount) -> ExitCode {
         }
     }
     let done = match flags.background {
+        _ if options.remount => change(&flags.dir, &options),
         true => in_background(&flags.address, &flags.dir, &flags.options),
         false => in_foreground(flags, &options),
     };
@@ -88,6 +90,10 @@ pub(crate) fn run(flags: &Mount) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn change(dir: &Path, options: &Options) -> Result<(), String> {
+    ::mount::remount(dir, options).map_err(|error| error.to_string())
 }
 
 fn in_foreground(flags: &Mount, options: &Options) -> Result<(), String> {
@@ -251,7 +257,11 @@ pub(crate) fn run_helper(arguments: impl Iterator<Item = OsString>) -> ExitCode 
     if parsed.is_fake {
         return ExitCode::SUCCESS;
     }
-    match in_background(&address, Path::new(dir), &[known.join(",")]) {
+    let done = match options.remount {
+        true => change(Path::new(dir), &options),
+        false => in_background(&address, Path::new(dir), &[known.join(",")]),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             err_line!("{HELPER}: {reason}");

@@ -212,6 +212,16 @@ fn helper(server: &Server, suite: &str) -> Result<String> {
     let mut command = sh::cmd(&program.display().to_string(), &words);
     sh::run(command.args(["-v", "-o", "rw,_netdev,nofail,x-systemd.automount"]))?;
     let listed = std::fs::read_dir(&dir)?.count();
+    let write = || std::fs::write(dir.join("by-helper"), b"written");
+    let change = |options| {
+        let mut command = sh::cmd(&program.display().to_string(), &words);
+        sh::run(command.args(["-o", options]))
+    };
+    change("remount,ro")?;
+    let refused = write().map_err(|error| error.kind());
+    ensure!(refused == Err(std::io::ErrorKind::ReadOnlyFilesystem), "read-only: {refused:?}");
+    change("remount,rw")?;
+    write().context("after it was mounted for writing again")?;
     sh::run(&mut sh::cmd("umount", &[&dir]))?;
     ensure!(listed > 0, "nothing was mounted when the helper ended");
     Ok(String::new())
@@ -225,6 +235,7 @@ fn refused(server: &Server) -> Result<String> {
         ([&address, "/nonexistent", "ro"], "create the directory first"),
         ([&address, "/etc/passwd", "ro"], "name a directory"),
         ([&address, "/tmp", "frobnicate"], "unknown mount option 'frobnicate'"),
+        ([&address, "/tmp", "remount,ro"], "mount it there first"),
         ([&nobody, "/tmp", "ro"], "check whether a server listens there"),
     ] {
         let mut command = sh::cmd(&crate::server::binary().display().to_string(), &["mount"]);
