@@ -46,6 +46,7 @@ const PARTS: &[(&str, &[(&str, &str)])] = &[
             ("Data format", "docs/data-format.md"),
             ("Interoperability", "docs/interop.md"),
             ("Limits and robustness", "docs/robustness.md"),
+            ("Conformance", "docs/conformance.md"),
             ("Performance", "docs/performance.md"),
             ("Trace reports", "docs/load/README.md"),
         ],
