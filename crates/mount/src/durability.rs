@@ -176,18 +176,23 @@ impl Durability {
         let is_data_lost = self.data.synced(connection, data, true);
         let is_other_lost = self.other.synced(connection, other, !data_only);
         if is_data_lost || is_other_lost {
-            self.losses += 1;
-            let mut changers = std::mem::take(&mut self.changers);
-            if let Some(before) = self.last.take() {
-                changers.has_unknown |= before.changers.has_unknown;
-                let room = THREADS_MAX.saturating_sub(changers.known.len());
-                changers.has_unknown |= before.changers.known.len() > room;
-                changers.known.extend(before.changers.known.into_iter().take(room));
-            }
-            self.last = Some(Loss { changers, told: BTreeSet::new(), until: now + TOLD_FOR });
+            self.lost(now);
         } else if self.data.unsynced.is_none() && self.other.unsynced.is_none() {
             self.changers = Changers::default();
         }
+    }
+
+    /// Records a loss.
+    pub(crate) fn lost(&mut self, now: Instant) {
+        self.losses += 1;
+        let mut changers = std::mem::take(&mut self.changers);
+        if let Some(before) = self.last.take() {
+            changers.has_unknown |= before.changers.has_unknown;
+            let room = THREADS_MAX.saturating_sub(changers.known.len());
+            changers.has_unknown |= before.changers.known.len() > room;
+            changers.known.extend(before.changers.known.into_iter().take(room));
+        }
+        self.last = Some(Loss { changers, told: BTreeSet::new(), until: now + TOLD_FOR });
     }
 
     /// Returns the number of losses.
@@ -331,6 +336,18 @@ mod tests {
         change(&mut it, 1, 20);
         sync(&mut it, 2, now);
         assert_eq!(it.losses(), 1);
+    }
+
+    #[test]
+    fn a_loss_of_the_server_is_told_to_those_that_made_changes() {
+        let (mut it, now) = (Durability::default(), Instant::now());
+        change(&mut it, 1, 10);
+        change(&mut it, 1, 20);
+        it.lost(now);
+        assert!(it.tell(0, 10, now, &Ten), "the one whose fsync has failed");
+        sync(&mut it, 1, now);
+        assert!(!it.tell(1, 10, now, &Ten));
+        assert!(it.tell(1, 20, now + TOLD_FOR, &Ten));
     }
 
     #[test]

@@ -325,11 +325,22 @@ impl Session {
     ) -> Result<Answer, Failure> {
         let fid = self.open_fid(caller, handle)?;
         let counts = lock(&self.nodes).durability(handle.node).map(|it| it.counts());
-        self.sync(caller, &fid, data_only)?;
-        let mut nodes = lock(&self.nodes);
-        let Some(durability) = nodes.durability(handle.node) else { return Ok(Answer::empty()) };
+        let synced = self.sync(caller, &fid, data_only);
         let now = Instant::now();
-        durability.synced(fid.connection.number, counts.unwrap_or_default(), data_only, now);
+        let mut nodes = lock(&self.nodes);
+        let Some(durability) = nodes.durability(handle.node) else {
+            return synced.map(|()| Answer::empty());
+        };
+        match synced {
+            Ok(()) => {
+                let counts = counts.unwrap_or_default();
+                durability.synced(fid.connection.number, counts, data_only, now);
+            }
+            // The server has lost changes itself, as one that passes requests on may, and tells of
+            // it once.
+            Err(Failure::Errno(errno::EIO)) => durability.lost(now),
+            Err(failure) => return Err(failure),
+        }
         let seen = handle.losses.swap(durability.losses(), Ordering::SeqCst);
         match durability.tell(seen, caller.pid, now, &Proc) {
             true => Err(Failure::Errno(errno::EIO)),

@@ -46,7 +46,7 @@ impl Remote {
             | Ask::RemoveNode { node } => self.copy(slot, *node),
             Ask::Sync { open, data_only } => {
                 let (fid, data_only) = (self.open_fid(*open), Some(u32::from(*data_only)));
-                self.sync(*open, &Tmessage::Fsync { fid, data_only })
+                self.sync(slot, &Tmessage::Fsync { fid, data_only })
             }
             Ask::ReadLink { node } => last(&Tmessage::Readlink { fid: self.fid_of(*node, user)? }),
             Ask::StatFs { node } => last(&Tmessage::Statfs { fid: self.fid_of(*node, user)? }),

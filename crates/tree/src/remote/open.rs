@@ -80,9 +80,9 @@ impl Remote {
 
     /// # Errors
     /// `Disconnected`, once, if writes to the file may have been lost with a connection.
-    pub(super) fn expect_kept(&mut self, open: OpenId) -> Result<(), Error> {
+    pub(super) fn expect_kept(&mut self, open: OpenId, client: u32) -> Result<(), Error> {
         let it = &mut self.opens[open.local()];
-        match self.inodes.writes(it.inode).report(&mut it.losses_seen) {
+        match self.inodes.writes(it.inode).report(&mut it.losses_seen, client) {
             true => Err(Error::Disconnected),
             false => Ok(()),
         }

@@ -43,7 +43,7 @@ impl Remote {
             // A wstat that changes nothing requests durability (stat(5)).
             Ask::Sync { open, .. } => {
                 let (fid, stat) = (self.open_fid(*open), WireStat::unchanged());
-                self.sync(*open, &Tmessage::Wstat { fid, stat })
+                self.sync(slot, &Tmessage::Wstat { fid, stat })
             }
             Ask::Rename { from, to, .. } if from.local() != to.local() => Err(Error::CrossDevice),
             Ask::Rename { from: dir, name, .. } | Ask::Remove { dir, name, .. } => {

@@ -148,10 +148,12 @@ impl Remote {
 
     /// Numbers the changes of a request to files and directories, to be covered by their fsyncs.
     fn note_changes(&mut self, slot: usize) {
-        let inodes = self.changed_inodes(&self.pending[slot].ask);
+        let it = &self.pending[slot];
+        let (client, is_other) = (it.request.asker(), !matches!(it.ask, Ask::Write { .. }));
+        let inodes = self.changed_inodes(&it.ask);
         let begin = |inode: usize| {
             self.inodes.pin(inode);
-            (inode, self.inodes.writes(inode).begin())
+            (inode, self.inodes.writes(inode).begin(client, is_other))
         };
         let changing = inodes.into_iter().map(begin).collect();
         let before = mem::replace(&mut self.pending[slot].changing, changing);

@@ -3,7 +3,7 @@
 use super::message::Message;
 use super::step::{Gather, Next, Outcome, Step, send};
 use super::{Remote, words};
-use crate::request::{Ask, OpenId, Reply};
+use crate::request::{Ask, Reply};
 use base::{Buf, Error, Stat};
 use wire::ninep::{IO_HEADER_SIZE, Rmessage, Tmessage};
 
@@ -82,9 +82,15 @@ impl Remote {
     ///
     /// # Errors
     /// `Disconnected`, once, if writes may have been lost with a connection.
-    pub(super) fn sync(&mut self, open: OpenId, message: &Tmessage<'_>) -> Outcome {
-        self.expect_kept(open)?;
-        let covered = self.writes(open).covered();
+    pub(super) fn sync(&mut self, slot: usize, message: &Tmessage<'_>) -> Outcome {
+        let client = self.pending[slot].request.asker();
+        let Ask::Sync { open, data_only } = self.pending[slot].ask else {
+            unreachable!("the caller has seen it")
+        };
+        self.expect_kept(open, client)?;
+        // In 9P2000 it is one message for both.
+        let data_only = data_only && matches!(message, Tmessage::Fsync { .. });
+        let covered = self.writes(open).covered(data_only);
         send(Step::Syncing(covered), message)
     }
 

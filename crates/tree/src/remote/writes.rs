@@ -5,6 +5,9 @@
 //! closes it and has no other reference gets no report of a loss. An fsync covers those whose
 //! replies arrived before it was sent: 9P does not order outstanding requests, so the server may
 //! perform a later or a pending one after the fsync.
+//!
+//! A loss is reported once through each file that was open, and to each client that made one of the
+//! changes: directories are seldom open when their entries change.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -24,22 +27,45 @@ pub(super) struct Writes {
     losses: u64,
     /// Number of losses that were reported to a client.
     reported: u64,
+    /// First and last of the writes that may not be durable and that an fdatasync does not cover:
+    /// changes of attributes or entries.
+    others: Option<(u64, u64)>,
+    /// Clients with writes that may not be durable.
+    makers: BTreeSet<u32>,
+    /// Clients whose writes were lost, and that were not told.
+    untold: BTreeSet<u32>,
 }
+
+/// Maximum number of clients that are remembered.
+const CLIENTS_MAX: usize = 1024;
 
 impl Writes {
     /// Counts a loss if this is another connection and writes on the one before may not be durable.
     pub(super) fn connect(&mut self, epoch: u32) {
         if mem::replace(&mut self.epoch, epoch) != epoch {
-            self.losses += u64::from(self.durable < self.next);
+            let makers = mem::take(&mut self.makers);
+            if self.durable < self.next {
+                self.losses += 1;
+                let room = CLIENTS_MAX.saturating_sub(self.untold.len());
+                self.untold.extend(makers.into_iter().take(room));
+            }
             self.durable = self.next;
+            self.others = None;
             self.pending.clear();
         }
     }
 
-    /// Records a write that is about to be sent; returns its number.
-    pub(super) fn begin(&mut self) -> u64 {
+    /// Records a write of a client that is about to be sent, or with `is_other` a change that an
+    /// fdatasync does not cover; returns its number.
+    pub(super) fn begin(&mut self, client: u32, is_other: bool) -> u64 {
         let number = self.next;
         self.next += 1;
+        if self.makers.len() < CLIENTS_MAX {
+            self.makers.insert(client);
+        }
+        if is_other {
+            self.others = Some((self.others.map_or(number, |(first, _)| first), number));
+        }
         let new = self.pending.insert(number);
         assert!(new, "each write has a number of its own");
         number
@@ -59,15 +85,23 @@ impl Writes {
         }
     }
 
-    /// Returns the number up to which an fsync sent now covers the writes.
-    pub(super) fn covered(&self) -> u64 {
-        self.pending.first().copied().unwrap_or(self.next)
+    /// Returns the number up to which an fsync sent now covers the writes, or with `data_only` an
+    /// fdatasync.
+    pub(super) fn covered(&self, data_only: bool) -> u64 {
+        let pending = self.pending.first().copied().unwrap_or(self.next);
+        let other = self.others.filter(|_| data_only).map_or(self.next, |(first, _)| first);
+        pending.min(other)
     }
 
     /// Records the success of an fsync that covered the writes up to this number.
     pub(super) fn synced(&mut self, covered: u64) {
         assert!(covered <= self.next, "an fsync covers writes that were made");
         self.durable = self.durable.max(covered);
+        self.others = self.others.filter(|(_, last)| *last >= self.durable);
+        self.others = self.others.map(|(first, last)| (first.max(self.durable), last));
+        if self.durable == self.next {
+            self.makers.clear();
+        }
     }
 
     /// Returns the losses that do not concern a file opened now: it gets a report of those that
@@ -76,13 +110,15 @@ impl Writes {
         self.reported
     }
 
-    /// Returns whether there is a loss not reported to an open file, and marks all as reported.
-    pub(super) fn report(&mut self, seen: &mut u64) -> bool {
-        if mem::replace(seen, self.losses) == self.losses {
-            return false;
+    /// Returns whether there is a loss not reported to an open file of a client, or to the client,
+    /// and marks all as reported.
+    pub(super) fn report(&mut self, seen: &mut u64, client: u32) -> bool {
+        let is_untold = self.untold.remove(&client);
+        let is_unseen = mem::replace(seen, self.losses) != self.losses;
+        if is_unseen {
+            self.reported = self.losses;
         }
-        self.reported = self.losses;
-        true
+        is_unseen || is_untold
     }
 }
 
@@ -100,62 +136,99 @@ mod tests {
     fn an_fsync_covers_only_writes_answered_before_it_was_sent() {
         let mut writes = on_connection(1);
         let mut seen = writes.seen_by_new();
-        let first = writes.begin();
-        let pending = writes.begin();
+        let first = writes.begin(1, false);
+        let pending = writes.begin(1, false);
         writes.end(first);
-        let covered = writes.covered();
+        let covered = writes.covered(false);
         assert_eq!(covered, pending);
-        let later = writes.begin();
+        let later = writes.begin(1, false);
         writes.end(pending);
         writes.end(later);
         writes.synced(covered);
-        assert!(!writes.report(&mut seen));
+        assert!(!writes.report(&mut seen, 9));
         writes.connect(2);
-        assert!(writes.report(&mut seen), "two writes may be lost");
-        assert!(!writes.report(&mut seen), "that is reported once");
+        assert!(writes.report(&mut seen, 9), "two writes may be lost");
+        assert!(!writes.report(&mut seen, 9), "that is reported once");
     }
 
     #[test]
     fn a_loss_is_reported_to_every_file_that_was_open_and_to_the_first_opened_later() {
         let mut writes = on_connection(1);
         let (mut one, mut two) = (writes.seen_by_new(), writes.seen_by_new());
-        let number = writes.begin();
+        let number = writes.begin(1, false);
         writes.end(number);
         writes.connect(2);
         let mut later = writes.seen_by_new();
-        assert!(writes.report(&mut later));
+        assert!(writes.report(&mut later, 9));
         let mut last = writes.seen_by_new();
-        assert!(!writes.report(&mut last));
-        assert!(writes.report(&mut one));
-        assert!(writes.report(&mut two));
+        assert!(!writes.report(&mut last, 9));
+        assert!(writes.report(&mut one, 9));
+        assert!(writes.report(&mut two, 9));
     }
 
     #[test]
     fn what_is_refused_cannot_be_lost() {
         let mut writes = on_connection(1);
         let mut seen = writes.seen_by_new();
-        let number = writes.begin();
+        let number = writes.begin(1, false);
         writes.refuse(number);
         writes.end(number);
         writes.connect(2);
-        assert!(!writes.report(&mut seen));
-        let (first, second) = (writes.begin(), writes.begin());
+        assert!(!writes.report(&mut seen, 9));
+        let (first, second) = (writes.begin(1, false), writes.begin(1, false));
         writes.refuse(second);
         writes.end(first);
         writes.end(second);
         writes.connect(3);
-        assert!(writes.report(&mut seen));
+        assert!(writes.report(&mut seen, 9));
+    }
+
+    #[test]
+    fn a_loss_is_reported_to_each_client_that_made_changes() {
+        let mut writes = on_connection(1);
+        for client in [1, 2] {
+            let number = writes.begin(client, true);
+            writes.end(number);
+        }
+        writes.connect(2);
+        for client in [1, 2] {
+            let mut seen = writes.seen_by_new();
+            assert!(writes.report(&mut seen, client), "client {client}");
+            assert!(!writes.report(&mut seen, client));
+        }
+        let mut other = writes.seen_by_new();
+        assert!(!writes.report(&mut other, 3));
+    }
+
+    #[test]
+    fn an_fdatasync_does_not_cover_attributes() {
+        let mut writes = on_connection(1);
+        let mut seen = writes.seen_by_new();
+        for is_other in [false, true, false] {
+            let number = writes.begin(1, is_other);
+            writes.end(number);
+        }
+        let covered = writes.covered(true);
+        assert_eq!(covered, 1);
+        writes.synced(covered);
+        writes.connect(2);
+        assert!(writes.report(&mut seen, 1));
+        let number = writes.begin(1, false);
+        writes.end(number);
+        writes.synced(writes.covered(true));
+        writes.connect(3);
+        assert!(!writes.report(&mut seen, 1));
     }
 
     #[test]
     fn everything_covered_is_kept() {
         let mut writes = on_connection(1);
         let mut seen = writes.seen_by_new();
-        let number = writes.begin();
+        let number = writes.begin(1, false);
         writes.end(number);
-        let covered = writes.covered();
+        let covered = writes.covered(false);
         writes.synced(covered);
         writes.connect(2);
-        assert!(!writes.report(&mut seen));
+        assert!(!writes.report(&mut seen, 9));
     }
 }
