@@ -348,10 +348,13 @@ impl Link {
     /// Connects.
     pub(crate) fn open(address: &Address, options: &Options) -> Result<Arc<Link>, Error> {
         let client = Client::connect(address, options)?;
+        // Later connections use the same protocol: a server that ends while it is asked for its
+        // version is taken for one that knows 9P2000 only.
+        let options = Options { dialect: Some(client.dialect()), ..options.clone() };
         let connection = Connection::new(client, 1, &options.aname)?;
         Ok(Arc::new(Link {
             address: address.clone(),
-            options: options.clone(),
+            options,
             state: Mutex::new(State::Up(connection)),
             changed: Condvar::new(),
         }))
