@@ -47,6 +47,10 @@ pub(super) fn first_number(next: u64, created: Time, now: Time) -> u64 {
     if first > next {
         return first;
     }
+    if next == ROOT + 1 {
+        // A new volume.
+        return next;
+    }
     // The clock was, or is, wrong: it only tells this opening from others.
     let jump = 1 + u64::from(now.nanos) % u64::from(u16::MAX);
     next.saturating_add(jump << 20).min(u64::MAX >> 1)
@@ -340,7 +344,8 @@ mod tests {
     #[test]
     fn numbers_jump_if_the_clock_is_wrong() {
         let at = |secs, millis: u32| Time { secs, nanos: millis * 1_000_000 };
-        for (next, now) in [(2, at(5, 0)), (1 << 60, at(6, 501))] {
+        assert_eq!(first_number(2, at(5, 500), at(5, 500)), 2);
+        for (next, now) in [(3, at(5, 0)), (1 << 60, at(6, 501))] {
             let first = first_number(next, at(5, 500), now);
             assert!(first >= next + (1 << 20) && first < next + (1 << 37), "{first}");
         }
