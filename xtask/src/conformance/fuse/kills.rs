@@ -263,7 +263,12 @@ impl Writer {
 
     /// Makes the blocks durable.
     fn sync(&mut self) -> io::Result<()> {
-        while let Err(error) = self.file.sync_all() {
+        loop {
+            let synced = match self.random.below(3) {
+                0 => self.file.sync_data(),
+                _others => self.file.sync_all(),
+            };
+            let Err(error) = synced else { break };
             self.note_loss(error)?;
             self.write_again()?;
         }
@@ -307,7 +312,14 @@ impl Writer {
                 }
                 Err(error) => bail!("rename: {error}"),
             }
-            match File::open(&self.dir)?.sync_all() {
+            // Sometimes another thread of the program makes it durable.
+            let dir = self.dir.clone();
+            let sync = move || File::open(&dir)?.sync_all();
+            let synced = match self.random.below(3) {
+                0 => std::thread::spawn(sync).join().expect("it does not panic"),
+                _own => sync(),
+            };
+            match synced {
                 Ok(()) => break,
                 Err(error) => self.note_loss(error).context("fsync of the directory")?,
             }
