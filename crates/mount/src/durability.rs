@@ -7,15 +7,15 @@
 //! - of every thread that made one of the changes, or for each of those of another one of its
 //!   process. A directory is seldom open when its entries change, so the report to a program that
 //!   opened it earlier would be the only one;
-//! - of every other thread once, for [`TOLD_FOR`]: one program may make a change, and another one
+//! - of every other process once, for [`TOLD_FOR`]: one program may make a change, and another one
 //!   make it durable. Without a limit of time, if it is not known which threads made changes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Time for which a loss is reported to threads that are not known to have made changes.
-const TOLD_FOR: Duration = Duration::from_secs(60);
+/// Time for which a loss is reported to processes that are not known to have made changes.
+const TOLD_FOR: Duration = Duration::from_secs(10);
 
 /// Maximum number of threads that are remembered.
 const THREADS_MAX: usize = 1024;
@@ -37,6 +37,8 @@ pub(crate) trait Threads {
     fn is_alive(&self, thread: u32) -> bool;
     /// Returns whether both are of one process.
     fn are_together(&self, one: u32, other: u32) -> bool;
+    /// Returns the process of a thread.
+    fn process(&self, thread: u32) -> u32;
 }
 
 /// The threads that `/proc` shows.
@@ -50,6 +52,12 @@ impl Threads for Proc {
 
     fn are_together(&self, one: u32, other: u32) -> bool {
         Path::new(&format!("/proc/{one}/task/{other}")).exists()
+    }
+
+    fn process(&self, thread: u32) -> u32 {
+        let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+        let number = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+        number.and_then(|number| number.trim().parse().ok()).unwrap_or(thread)
     }
 }
 
@@ -134,6 +142,7 @@ pub(crate) struct Durability {
 struct Loss {
     /// Threads whose changes were lost, and that have not been told.
     changers: Changers,
+    /// Processes that have been told.
     told: BTreeSet<u32>,
     until: Instant,
 }
@@ -203,7 +212,6 @@ impl Durability {
     /// Records that a thread was not told after all.
     pub(crate) fn untold(&mut self, thread: u32) {
         if let Some(loss) = &mut self.last {
-            loss.told.remove(&thread);
             loss.changers.known.insert(thread);
         }
     }
@@ -221,7 +229,8 @@ impl Durability {
         let Some(loss) = &mut self.last else { return is_older };
         let is_recent = now < loss.until;
         let is_changer = loss.changers.take(thread, is_recent, threads);
-        let is_new = (is_recent || loss.changers.has_unknown) && loss.told.insert(thread);
+        let may_rely = is_recent || loss.changers.has_unknown;
+        let is_new = may_rely && loss.told.insert(threads.process(thread));
         let is_over = !is_recent && loss.changers.known.is_empty() && !loss.changers.has_unknown;
         if is_over || loss.told.len() > THREADS_MAX {
             self.last = None;
@@ -247,6 +256,10 @@ mod tests {
         fn are_together(&self, one: u32, other: u32) -> bool {
             one / 10 == other / 10
         }
+
+        fn process(&self, thread: u32) -> u32 {
+            thread / 10
+        }
     }
 
     fn sync(it: &mut Durability, connection: u64, now: Instant) {
@@ -258,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_to_each_thread_once() {
+    fn a_loss_is_told_to_each_process_once() {
         let (mut it, now) = (Durability::default(), Instant::now());
         change(&mut it, 1, 10);
         change(&mut it, 1, 20);
@@ -312,6 +325,17 @@ mod tests {
         let late = now + 2 * TOLD_FOR;
         assert!(it.tell(1, 10, late, &Ten) && !it.tell(1, 10, late, &Ten));
         assert!(it.tell(1, 20, late, &Ten));
+    }
+
+    #[test]
+    fn threads_are_found_in_proc() {
+        let own = std::process::id();
+        let other = std::thread::spawn(|| rustix::thread::gettid().as_raw_nonzero().get());
+        let ended = other.join().expect("it does not panic").cast_unsigned();
+        assert!(Proc.is_alive(own) && Proc.are_together(own, own));
+        assert!(!Proc.is_alive(u32::MAX) && !Proc.are_together(own, u32::MAX));
+        assert_eq!((Proc.process(own), Proc.process(u32::MAX)), (own, u32::MAX));
+        assert_ne!(ended, own);
     }
 
     #[test]
@@ -376,6 +400,7 @@ mod tests {
         let even = (0..2 * THREADS_MAX as u32).map(|number| 2 * number);
         even.clone().for_each(|thread| change(&mut it, 2, thread));
         sync(&mut it, 3, now);
-        assert!(even.take(THREADS_MAX).all(|thread| it.tell(2, thread, late, &Ten)));
+        let mut one_of_each = even.filter(|thread| thread.is_multiple_of(10));
+        assert!(one_of_each.all(|thread| it.tell(2, thread, late, &Ten)));
     }
 }
