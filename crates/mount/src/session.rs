@@ -233,9 +233,11 @@ impl Session {
     fn waits(&self, header: &Header, request: &Request<'_>) -> Option<Errno> {
         match request {
             Request::SetLock { wait: true, .. } => Some(errno::ENOLCK),
+            // Only files of services have contents without a size.
             Request::Read { .. } => {
-                let file = lock(&self.nodes).file(header.node)?;
-                (file & OTHER_TREES != 0).then_some(errno::EAGAIN)
+                let nodes = lock(&self.nodes);
+                let is_other = nodes.file(header.node)? & OTHER_TREES != 0;
+                (is_other && nodes.shown(header.node)?.size == 0).then_some(errno::EAGAIN)
             }
             _other => None,
         }
@@ -420,7 +422,8 @@ impl Session {
             Err(errno) => {
                 match is_first {
                     true => self.refuse(unique, errno),
-                    false => self.untold(header.pid, request),
+                    false if errno == errno::EIO => self.untold(header.pid, request),
+                    false => {}
                 }
                 false
             }
