@@ -664,11 +664,12 @@ impl Paths {
     /// Ends at most `left` watches of directories that are gone. Returns whether all have ended.
     fn end_leaving(&mut self, left: &mut usize, log: &mut Log, out: &mut Vec<Output>) -> bool {
         while let Some(mut leaving) = self.leaving.pop() {
-            while let Some(place) = self.found.next(&mut leaving) {
+            loop {
                 if *left == 0 {
                     self.leaving.push(leaving);
                     return false;
                 }
+                let Some(place) = self.found.next(&mut leaving) else { break };
                 *left -= 1;
                 if self.places[place].serial < leaving.before {
                     self.drop_place(place, log, out);

@@ -599,6 +599,7 @@ fn the_watches_beneath_a_renamed_directory_end_step_by_step() {
         world.create(dir, &format!("sub-{number}"), true);
     }
     world.settle();
+    let all = world.nodes.len();
     world.rename((1, "d"), (1, "e"));
     let (mut turns, mut most) = (0, 0);
     while world.nodes.len() > DIRS / 10 {
@@ -613,6 +614,7 @@ fn the_watches_beneath_a_renamed_directory_end_step_by_step() {
     assert!((1..=STEPS_MAX + 1).contains(&most), "{most} nodes in a turn");
     let said = world.settle();
     assert!(said.contains("\"path\":\"/e/sub-699\""), "{}", &said[..said.len().min(2000)]);
+    assert_eq!(world.nodes.len(), all, "none is left of the old path");
     world.create(dir, "late", false);
     assert!(world.settle().contains("\"path\":\"/e/late\""));
     world.close();
