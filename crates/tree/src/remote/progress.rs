@@ -147,13 +147,20 @@ impl Remote {
     }
 
     /// Numbers the changes of a request to files and directories, to be covered by their fsyncs.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others change no contents")]
     fn note_changes(&mut self, slot: usize) {
         let it = &self.pending[slot];
-        let (client, is_other) = (it.request.asker(), !matches!(it.ask, Ask::Write { .. }));
+        // Those of contents and size are what an fdatasync covers.
+        let is_data = match &it.ask {
+            Ask::Write { .. } | Ask::Open { .. } => true,
+            Ask::SetStat { set, .. } => set.size.is_some(),
+            _other => false,
+        };
+        let client = it.request.asker();
         let inodes = self.changed_inodes(&it.ask);
         let begin = |inode: usize| {
             self.inodes.pin(inode);
-            (inode, self.inodes.writes(inode).begin(client, is_other))
+            (inode, self.inodes.writes(inode).begin(client, !is_data))
         };
         let changing = inodes.into_iter().map(begin).collect();
         let before = mem::replace(&mut self.pending[slot].changing, changing);
