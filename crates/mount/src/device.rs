@@ -101,16 +101,26 @@ fn flags_of(options: &Options) -> MountFlags {
     flags
 }
 
+/// Returns device number and type of the mount on top of a directory.
+fn top_mount(dir: &Path) -> Option<(String, String)> {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    // As the kernel shows it.
+    let escapes = [("\\", "\\134"), (" ", "\\040"), ("\t", "\\011"), ("\n", "\\012")];
+    let shown = dir.display().to_string();
+    let shown = escapes.iter().fold(shown, |shown, (plain, code)| shown.replace(plain, code));
+    mounts.lines().rev().find_map(|line| {
+        let (fields, rest) = line.split_once(" - ")?;
+        let mut fields = fields.split(' ').skip(2);
+        let (device, place) = (fields.next()?, fields.nth(1)?);
+        let kind = rest.split(' ').next()?;
+        (place == shown).then(|| (device.to_string(), kind.to_string()))
+    })
+}
+
 /// Changes the flags of a mount.
 pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), Error> {
     let failed = |cause: Errno| Error::Remount { dir: dir.to_path_buf(), cause: cause.into() };
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let shown = dir.display().to_string();
-    let is_ours = mounts.lines().rev().find_map(|line| {
-        let mut fields = line.split(' ').skip(4);
-        (fields.next()? == shown).then(|| fields.any(|field| field == TYPE))
-    });
-    if is_ours != Some(true) {
+    if top_mount(dir).is_none_or(|(_, kind)| kind != TYPE) {
         return Err(failed(Errno::INVAL));
     }
     rustix::mount::mount_remount(dir, flags_of(options), c"").map_err(failed)
@@ -194,15 +204,7 @@ impl Mount {
 
     /// Lets the kernel read ahead more than 128 KiB, which only root may change.
     pub(crate) fn read_ahead(&self, bytes: u32) {
-        let Ok(info) = std::fs::read_to_string("/proc/self/mountinfo") else { return };
-        let dir = self.dir.display().to_string();
-        // The last line of a directory is the mount on top.
-        let device = info.lines().rev().find_map(|line| {
-            let mut fields = line.split(' ').skip(2);
-            let (device, place) = (fields.next()?, fields.nth(1)?);
-            (place == dir).then(|| device.to_string())
-        });
-        let Some(device) = device else { return };
+        let Some((device, _)) = top_mount(&self.dir) else { return };
         let file = format!("/sys/class/bdi/{device}/read_ahead_kb");
         // Without the permission reads are as fast as the kernel's default permits.
         let _ = std::fs::write(file, (bytes / 1024).to_string());

@@ -203,7 +203,7 @@ fn restarted(
 
 /// Mounts by the helper of mount(8).
 fn helper(server: &Server, suite: &str) -> Result<String> {
-    let dir = sh::empty(&format!("mounted/{suite}-helper"))?;
+    let dir = sh::empty(&format!("mounted/{suite} helper"))?;
     let program = sh::scratch("mounted")?.join("mount.upcall");
     if program.symlink_metadata().is_err() {
         std::os::unix::fs::symlink(crate::server::binary(), &program)?;
