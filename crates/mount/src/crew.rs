@@ -82,10 +82,12 @@ impl Crew {
     pub(crate) fn begin_waiting(&self, user: u32) -> bool {
         let waiting = &mut lock(&self.0).waiting;
         let all: usize = waiting.values().sum();
-        let own = waiting.entry(user).or_default();
-        let has_place = all < WAITING_MAX && *own < WAITING_OF_USER_MAX;
-        *own += usize::from(has_place);
-        has_place
+        let own = waiting.get(&user).copied().unwrap_or(0);
+        let has_room = all < WAITING_MAX && own < WAITING_OF_USER_MAX;
+        if has_room {
+            waiting.insert(user, own + 1);
+        }
+        has_room
     }
 
     /// Ends a request that has waited.
@@ -146,6 +148,7 @@ mod tests {
         assert_eq!(crew.end(), After::Exit);
         assert_eq!(crew.begin(), Turn::Serve);
     }
+
     #[test]
     fn a_user_leaves_places_to_wait_to_others() {
         let crew = Crew::default();

@@ -231,8 +231,13 @@ impl Durability {
         let is_changer = loss.changers.take(thread, is_recent, threads);
         let may_rely = is_recent || loss.changers.has_unknown;
         let is_new = may_rely && loss.told.insert(threads.process(thread));
-        let is_over = !is_recent && loss.changers.known.is_empty() && !loss.changers.has_unknown;
-        if is_over || loss.told.len() > THREADS_MAX {
+        if loss.told.len() > THREADS_MAX {
+            // From now on it is told to those only that are known to have made changes.
+            loss.until = now;
+            loss.changers.has_unknown = false;
+        }
+        let may_be_told = now < loss.until || loss.changers.has_unknown;
+        if !may_be_told && loss.changers.known.is_empty() {
             self.last = None;
         }
         is_older || is_changer || is_new

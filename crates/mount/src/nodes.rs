@@ -7,7 +7,8 @@
 //! the time of its creation, if the server sends that, and gets a node of its own.
 //!
 //! Invariants: a node's place is in `by_place` exactly if it is the node's own; a node is in
-//! `by_key` unless its last name was removed through this mount, or another file has its key.
+//! `by_key` unless its last name was removed through this mount, another file has its key, or it
+//! is to get another node.
 
 use crate::attr::Attr;
 use crate::durability::{Durability, Kind, Proc};
