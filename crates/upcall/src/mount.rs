@@ -78,10 +78,12 @@ pub(crate) fn run(flags: &Mount) -> ExitCode {
             return ExitCode::from(2);
         }
     }
-    let done = match flags.background {
-        _ if options.remount => change(&flags.dir, &options),
-        true => in_background(&flags.address, &flags.dir, &flags.options),
-        false => in_foreground(flags, &options),
+    let done = if options.remount {
+        change(&flags.dir, &options)
+    } else if flags.background {
+        in_background(&flags.address, &flags.dir, &flags.options)
+    } else {
+        in_foreground(flags, &options)
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
