@@ -6,6 +6,7 @@
 
 mod accept;
 mod chunk;
+mod collection;
 mod condition;
 mod range;
 mod target;
@@ -14,6 +15,7 @@ mod target;
 mod tests;
 
 pub use chunk::{Chunks, Piece};
+pub use collection::{DavFields, Depth, Destination};
 pub use condition::{Conditions, Tags, Verdict};
 pub use range::{Range, Ranges, Resolved};
 pub use target::{Target, encode_component};
@@ -26,34 +28,63 @@ pub const HEAD_MAX: usize = 16 << 10;
 /// Maximum number of header fields.
 pub const FIELDS_MAX: usize = 100;
 
-/// Request method (RFC 9110 §9.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
+/// Defines the request methods with their names in a request line.
+macro_rules! methods {
+    ($($(#[$doc:meta])* $method:ident = $name:literal,)*) => {
+        /// Request method (RFC 9110 §9.3, RFC 4918 §9).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Method { $($(#[$doc])* $method,)* }
+
+        impl Method {
+            /// Returns the method of this name.
+            fn parse(name: &str) -> Option<Method> {
+                match name { $($name => Some(Method::$method),)* _unknown => None }
+            }
+
+            /// Returns the name of the method in a request line.
+            pub fn name(self) -> &'static str {
+                match self { $(Method::$method => $name,)* }
+            }
+        }
+    };
+}
+
+methods! {
     /// Get the representation.
-    Get,
+    Get = "GET",
     /// Get the header fields only.
-    Head,
+    Head = "HEAD",
     /// Create or replace the resource.
-    Put,
+    Put = "PUT",
     /// Remove the resource.
-    Delete,
+    Delete = "DELETE",
     /// Have the resource process the body.
-    Post,
+    Post = "POST",
     /// Query the supported methods.
-    Options,
+    Options = "OPTIONS",
+    /// Get properties of the resource and its members.
+    Propfind = "PROPFIND",
+    /// Change properties of the resource.
+    Proppatch = "PROPPATCH",
+    /// Create a collection.
+    Mkcol = "MKCOL",
+    /// Copy the resource to another place.
+    Copy = "COPY",
+    /// Move the resource to another place.
+    Move = "MOVE",
 }
 
 impl Method {
-    /// Returns the name of the method in a request line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Method::Get => "GET",
-            Method::Head => "HEAD",
-            Method::Put => "PUT",
-            Method::Delete => "DELETE",
-            Method::Post => "POST",
-            Method::Options => "OPTIONS",
-        }
+    /// Returns whether it is a method of WebDAV.
+    pub fn is_dav(self) -> bool {
+        use Method::{Copy, Mkcol, Move, Propfind, Proppatch};
+        matches!(self, Propfind | Proppatch | Mkcol | Copy | Move)
+    }
+
+    /// Returns whether it changes what the server stores at the target.
+    pub fn changes(self) -> bool {
+        use Method::{Copy, Delete, Mkcol, Move, Proppatch, Put};
+        matches!(self, Put | Delete | Proppatch | Mkcol | Copy | Move)
     }
 }
 
@@ -100,6 +131,8 @@ pub struct Request {
     pub ranges: Option<Ranges>,
     /// Preconditions.
     pub conditions: Conditions,
+    /// Fields of WebDAV, for its methods.
+    pub dav: Option<Box<DavFields>>,
 }
 
 /// Refusal of a request: status and one line.
@@ -182,16 +215,9 @@ fn trim(text: &str) -> &str {
 }
 
 fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
-    let method = match head.method.unwrap_or_default() {
-        "GET" => Method::Get,
-        "HEAD" => Method::Head,
-        "PUT" => Method::Put,
-        "DELETE" => Method::Delete,
-        "OPTIONS" => Method::Options,
-        "POST" => Method::Post,
-        _unknown => {
-            return Err(refusal(501, "this server knows GET, HEAD, PUT, DELETE and POST"));
-        }
+    let name = head.method.unwrap_or_default();
+    let Some(method) = Method::parse(name) else {
+        return Err(refusal(501, "this method is not implemented; OPTIONS lists those that are"));
     };
     let is_1_1 = head.version == Some(1);
     let fields = Fields(head.headers);
@@ -224,6 +250,7 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
         wants_json: accept::prefers_json(&fields),
         ranges: fields.one("range")?.and_then(Ranges::parse),
         conditions: Conditions::parse(&fields)?,
+        dav: DavFields::parse(&fields, method)?,
     })
 }
 
@@ -344,6 +371,7 @@ pub fn status_text(status: u16) -> &'static str {
         201 => "Created",
         204 => "No Content",
         206 => "Partial Content",
+        207 => "Multi-Status",
         301 => "Moved Permanently",
         304 => "Not Modified",
         400 => "Bad Request",
@@ -357,11 +385,14 @@ pub fn status_text(status: u16) -> &'static str {
         413 => "Content Too Large",
         414 => "URI Too Long",
         416 => "Range Not Satisfiable",
+        415 => "Unsupported Media Type",
         417 => "Expectation Failed",
         422 => "Unprocessable Content",
+        424 => "Failed Dependency",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         501 => "Not Implemented",
+        502 => "Bad Gateway",
         503 => "Service Unavailable",
         505 => "HTTP Version Not Supported",
         507 => "Insufficient Storage",

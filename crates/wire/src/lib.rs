@@ -3,6 +3,7 @@
 //! Nothing here has state: every value that can be built can be encoded, and every byte string
 //! decodes to a value or an error. The meaning of messages is left to `front`.
 
+pub mod dav;
 pub mod fuse;
 pub mod http;
 pub mod nfs;

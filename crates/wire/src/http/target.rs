@@ -35,24 +35,33 @@ impl Target {
         if text == "*" {
             return Ok((Target::default(), None));
         }
-        let (host, path) = match text.strip_prefix("http://") {
-            Some(rest) => {
-                let slash = rest.find('/').unwrap_or(rest.len());
-                (Some(&rest[..slash]), if slash < rest.len() { &rest[slash..] } else { "/" })
-            }
-            None => (None, text),
-        };
-        if host == Some("") {
+        match text.strip_prefix("http://") {
+            Some(rest) => Target::parse_absolute(rest),
+            None => Ok((Target::parse_path(text)?, None)),
+        }
+    }
+
+    /// Parses an absolute target behind its scheme: its path, and the host.
+    pub(super) fn parse_absolute(text: &str) -> Result<(Target, Option<&str>), Refusal> {
+        let (host, path) = text.split_at(text.find('/').unwrap_or(text.len()));
+        if host.is_empty() {
             return Err(refusal(400, "the target names a server without a name"));
         }
+        Ok((Target::parse_path(if path.is_empty() { "/" } else { path })?, Some(host)))
+    }
+
+    fn parse_path(path: &str) -> Result<Target, Refusal> {
         if !path.starts_with('/') {
             return Err(refusal(400, "the path does not start with a slash"));
         }
-        let path = path.split('#').next().unwrap_or_default();
+        // RFC 9112 §3.2: to a client that sends a fragment, the target is another one.
+        if path.contains('#') {
+            return Err(refusal(400, "the path has a fragment"));
+        }
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         let parts = path.split('/').filter(|part| !part.is_empty());
         let names = parts.map(component).collect::<Result<Vec<Name>, Refusal>>()?;
-        Ok((Target { path: names, slash: path.ends_with('/'), query: pairs(query) }, host))
+        Ok(Target { path: names, slash: path.ends_with('/'), query: pairs(query) })
     }
 
     /// Returns the percent-encoded path, without a slash at the end.

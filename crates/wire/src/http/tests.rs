@@ -46,7 +46,7 @@ fn ambiguous_framing_is_refused() {
 
 #[test]
 fn tricks_with_paths_are_refused() {
-    for path in ["/../x", "/a/%2e%2e/b", "/a%2fb", "/a%00", "x", "/."] {
+    for path in ["/../x", "/a/%2e%2e/b", "/a%2fb", "/a%00", "x", "/.", "/a#b"] {
         let text = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
         assert_eq!(parse(text.as_bytes()).unwrap_err().status, 400, "{path}");
     }
@@ -54,6 +54,35 @@ fn tricks_with_paths_are_refused() {
     let (request, _) = parse(text).unwrap().unwrap();
     assert_eq!(request.host.as_deref(), Some("h:1"));
     assert_eq!((request.target.encoded().as_str(), request.target.slash), ("/a", true));
+}
+
+#[test]
+fn fields_of_webdav_are_parsed_for_its_methods() {
+    let parse = |method: &str, fields: &str| {
+        let text = format!("{method} /a HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
+        parse(text.as_bytes()).map(|parsed| parsed.unwrap().0)
+    };
+    assert_eq!(parse("GET", "Depth: x\r\n").unwrap().dav, None);
+    let dav = parse("PROPFIND", "Depth: Infinity\r\n").unwrap().dav.unwrap();
+    assert_eq!((dav.depth, dav.overwrite, dav.destination), (Some(Depth::Infinity), true, None));
+    let to = |text: &str| {
+        let fields = format!("Destination: {text}\r\nOverwrite: F\r\n");
+        let dav = parse("MOVE", &fields)?.dav.unwrap();
+        assert!(!dav.overwrite);
+        let Destination { target, authority } = dav.destination.unwrap();
+        Ok::<_, Refusal>((target.encoded(), authority))
+    };
+    assert_eq!(to("/b%20c/"), Ok(("/b%20c".to_string(), None)));
+    for scheme in ["http", "https"] {
+        let there = to(&format!("{scheme}://h:1/b"));
+        assert_eq!(there, Ok(("/b".to_string(), Some("h:1".to_string()))));
+    }
+    for bad in ["b", "https:///b", "ftp://h/b", "/a/../b", "/b#c", ""] {
+        assert_eq!(to(bad).unwrap_err().status, 400, "{bad}");
+    }
+    for bad in ["Depth: 2", "Overwrite: yes", "Depth: 0\r\nDepth: 1"] {
+        assert_eq!(parse("COPY", &format!("{bad}\r\n")).unwrap_err().status, 400, "{bad}");
+    }
 }
 
 #[test]

@@ -1,0 +1,71 @@
+//! Header fields of WebDAV (RFC 4918 §10).
+
+use super::{Fields, Method, Refusal, Target, refusal};
+
+/// How deep a request goes below its target (§10.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// The target only.
+    Zero,
+    /// Its members, too.
+    One,
+    /// All below it.
+    Infinity,
+}
+
+/// The WebDAV fields of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DavFields {
+    /// `Depth`.
+    pub depth: Option<Depth>,
+    /// `Destination` of a copy or move (§10.3).
+    pub destination: Option<Destination>,
+    /// Whether an existing destination is replaced (`Overwrite`, §10.6).
+    pub overwrite: bool,
+}
+
+/// Destination of a copy or move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// Its path.
+    pub target: Target,
+    /// Its server, if it names one: `host[:port]`.
+    pub authority: Option<String>,
+}
+
+impl DavFields {
+    /// Parses the fields, for methods of WebDAV.
+    pub(super) fn parse(
+        fields: &Fields<'_>,
+        method: Method,
+    ) -> Result<Option<Box<DavFields>>, Refusal> {
+        if !method.is_dav() {
+            return Ok(None);
+        }
+        let depth = match fields.one("depth")? {
+            None => None,
+            Some("0") => Some(Depth::Zero),
+            Some("1") => Some(Depth::One),
+            Some(text) if text.eq_ignore_ascii_case("infinity") => Some(Depth::Infinity),
+            Some(_) => return Err(refusal(400, "Depth is 0, 1 or infinity")),
+        };
+        let overwrite = match fields.one("overwrite")? {
+            None => true,
+            Some(text) if text.eq_ignore_ascii_case("t") => true,
+            Some(text) if text.eq_ignore_ascii_case("f") => false,
+            Some(_) => return Err(refusal(400, "Overwrite is T or F")),
+        };
+        let destination = fields.one("destination")?.map(destination).transpose()?;
+        Ok(Some(Box::new(DavFields { depth, destination, overwrite })))
+    }
+}
+
+/// Parses a destination: an absolute URI, or a path of the same server. A proxy with TLS in front
+/// of this server passes on `https`.
+fn destination(text: &str) -> Result<Destination, Refusal> {
+    let (target, authority) = match text.strip_prefix("https://") {
+        Some(rest) => Target::parse_absolute(rest)?,
+        None => Target::parse(text)?,
+    };
+    Ok(Destination { target, authority: authority.map(str::to_string) })
+}
