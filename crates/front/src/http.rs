@@ -15,6 +15,7 @@
 mod access;
 mod answer;
 mod body;
+mod dav;
 mod delete;
 mod exchange;
 mod get;
@@ -23,6 +24,7 @@ mod listen;
 mod listing;
 mod operate;
 mod put;
+mod removal;
 mod room;
 mod run;
 mod transfer;

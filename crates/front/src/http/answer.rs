@@ -70,7 +70,10 @@ const DENIED: &str = "the file's permissions refuse this";
 
 /// Returns the supported methods, for the `Allow` field.
 pub(super) fn allowed(write: bool) -> &'static str {
-    if write { "GET, HEAD, PUT, DELETE, OPTIONS" } else { "GET, HEAD, OPTIONS" }
+    match write {
+        true => "GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, PROPPATCH, MKCOL, COPY, MOVE",
+        false => "GET, HEAD, OPTIONS, PROPFIND",
+    }
 }
 
 /// Returns the status of an error, with a suggestion.
@@ -173,6 +176,21 @@ impl Context<'_> {
         let head = &b"HTTP/1.1 100 Continue\r\n\r\n"[..];
         self.session.access.add_interim(head.len());
         self.say(Buf::from(head));
+    }
+
+    /// Sends a response in XML.
+    pub(super) fn respond_xml(&mut self, status: u16, text: &str) -> State {
+        let head = Head::new(status)
+            .field("Content-Type", "application/xml; charset=utf-8")
+            .field("Content-Length", text.len());
+        self.send_head(super::get::safe(head), text.as_bytes());
+        self.done()
+    }
+
+    /// Responds with the violated condition of RFC 4918 (§16); the connection continues.
+    pub(super) fn fail_with(&mut self, status: u16, condition: &str) -> State {
+        let opening = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:error xmlns:D=\"DAV:\">";
+        self.respond_xml(status, &format!("{opening}{condition}</D:error>\n"))
     }
 
     /// Sends an error with its reason as the body; for `HEAD`, without.

@@ -1,11 +1,12 @@
 //! `DELETE`: resolve the directory, open it, look up the file (with conditions), remove it, and
 //! flush the directory, which is opened first so that nothing is removed if it cannot be read.
 //! Exactly the version that was evaluated is removed: if it has changed meanwhile, the conditions
-//! are evaluated again.
+//! are evaluated again. A directory is removed with all below it (RFC 4918 §9.6.1).
 
 use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::exchange::{Context, Exchange, Stay};
 use super::put::{UNEXPECTED, is_missing};
+use super::removal::{Failure, Removal};
 use super::{CALL, State};
 use crate::CallId;
 use base::op::Replacement;
@@ -36,7 +37,7 @@ impl Dir {
 }
 
 /// State of a `DELETE`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum Step {
     /// Waiting for the directory.
     Finding,
@@ -46,21 +47,27 @@ enum Step {
     Looking(Dir),
     /// Waiting for its attributes, to evaluate the conditions.
     Measuring(Dir, NodeId),
-    /// Waiting for its removal from this directory.
+    /// Waiting for its removal from this directory, in the version that was evaluated.
     Removing(Dir),
+    /// Waiting for its removal, with all below it.
+    RemovingAll(Dir, Removal),
     /// Waiting for the directory to be durable.
     Syncing(Dir),
 }
 
 impl Step {
     /// Releases the nodes and the open file of this step.
-    fn release(self, cx: &mut Context) {
+    fn release(&self, cx: &mut Context) {
         match self {
             Step::Finding => {}
-            Step::Opening(dir) => cx.release(dir),
+            Step::Opening(dir) => cx.release(*dir),
             Step::Looking(dir) | Step::Removing(dir) | Step::Syncing(dir) => dir.release(cx),
+            Step::RemovingAll(dir, removal) => {
+                removal.release(cx);
+                dir.release(cx);
+            }
             Step::Measuring(dir, node) => {
-                cx.release(node);
+                cx.release(*node);
                 dir.release(cx);
             }
         }
@@ -73,12 +80,12 @@ impl Exchange for Delete {
     }
 
     fn answered(
-        self: Box<Self>,
+        mut self: Box<Self>,
         cx: &mut Context,
         _call: CallId,
         reply: Result<Reply, Error>,
     ) -> State {
-        match (self.step, reply) {
+        match (std::mem::replace(&mut self.step, Step::Finding), reply) {
             (Step::Finding, Ok(Reply::Walked(stats, Some(dir)))) => {
                 if stats.last().is_some_and(|stat| stat.kind != Kind::Directory) {
                     cx.release(dir);
@@ -107,12 +114,13 @@ impl Exchange for Delete {
             (Step::Removing(dir), Ok(Reply::Unexpected(present))) => {
                 self.looked(cx, dir, present.as_ref())
             }
-            (Step::Removing(dir), Ok(_)) => {
-                cx.ask(Ask::Sync { open: dir.open, data_only: false });
-                self.at(Step::Syncing(dir))
-            }
+            (Step::Removing(dir), Ok(_)) => self.sync(cx, dir),
+            (Step::RemovingAll(dir, mut removal), reply) => match removal.answered(cx, reply) {
+                None => self.at(Step::RemovingAll(dir, removal)),
+                Some(failures) => self.removed_all(cx, dir, &failures),
+            },
             (Step::Syncing(dir), Ok(_)) => removed(cx, dir),
-            (_, Err(error)) => self.failed(cx, error),
+            (step, Err(error)) => self.failed(cx, step, error),
             (step, Ok(other)) => unreachable!("{other:?} in {step:?}"),
         }
     }
@@ -120,6 +128,14 @@ impl Exchange for Delete {
     fn abort(self: Box<Self>, cx: &mut Context) -> usize {
         self.step.release(cx);
         cx.cancel(CALL, true)
+    }
+
+    fn handles(&self) -> usize {
+        2 + if let Step::RemovingAll(_, removal) = &self.step { removal.handles() } else { 0 }
+    }
+
+    fn gathered(&self) -> usize {
+        if let Step::RemovingAll(_, removal) = &self.step { removal.gathered() } else { 0 }
     }
 }
 
@@ -151,11 +167,34 @@ impl Delete {
     fn opened(self: Box<Self>, cx: &mut Context, dir: Dir) -> State {
         let name = self.name().expect("the root was refused");
         if self.request.conditions.is_empty() {
-            cx.ask(Ask::Remove { dir: dir.node, name, directory: None });
-            return self.at(Step::Removing(dir));
+            let removal = Removal::begin(cx, dir.node, name);
+            return self.at(Step::RemovingAll(dir, removal));
         }
         cx.ask(Ask::Walk { from: dir.node, names: vec![name] });
         self.at(Step::Looking(dir))
+    }
+
+    fn sync(self: Box<Self>, cx: &mut Context, dir: Dir) -> State {
+        cx.ask(Ask::Sync { open: dir.open, data_only: false });
+        self.at(Step::Syncing(dir))
+    }
+
+    /// Continues after everything was removed that could be.
+    fn removed_all(self: Box<Self>, cx: &mut Context, dir: Dir, failures: &[Failure]) -> State {
+        match failures {
+            [] => self.sync(cx, dir),
+            // The target itself, not something below it.
+            [(path, error)] if path.len() == 1 => {
+                dir.release(cx);
+                cx.fail(status(*error))
+            }
+            failures => {
+                dir.release(cx);
+                let mut above = self.request.target.path.clone();
+                above.pop();
+                cx.respond_failures(&above, failures)
+            }
+        }
     }
 
     /// Removes the file with these attributes, if it satisfies the conditions.
@@ -164,30 +203,26 @@ impl Delete {
         let facts = tag.as_deref().zip(present.map(|stat| stat.modified));
         let request = &self.request;
         let verdict = request.conditions.judge(request.method, facts);
-        let ask = match (verdict, present, self.name()) {
+        match (verdict, present, self.name()) {
             (Verdict::Go, Some(stat), Some(name)) if stat.kind == Kind::File => {
                 let (by, expected) = (Replacement::Nothing, Expected::Version(stat.file_version()));
-                Ask::Replace { dir: dir.node, name, by, expected }
-            }
-            // Only files have versions: no condition can be ensured for anything else.
-            (Verdict::Go, Some(_), Some(name)) if request.conditions.is_empty() => {
-                Ask::Remove { dir: dir.node, name, directory: None }
+                cx.ask(Ask::Replace { dir: dir.node, name, by, expected });
+                self.at(Step::Removing(dir))
             }
             (Verdict::Go, None, _) | (Verdict::Go, _, None) => {
                 dir.release(cx);
-                return cx.fail(status(Error::NotFound));
+                cx.fail(status(Error::NotFound))
             }
+            // Only files have versions: no condition can be ensured for anything else.
             (Verdict::Go, Some(_), Some(_)) | (Verdict::NotModified | Verdict::Failed, ..) => {
                 dir.release(cx);
-                return cx.fail(UNEXPECTED);
+                cx.fail(UNEXPECTED)
             }
-        };
-        cx.ask(ask);
-        self.at(Step::Removing(dir))
+        }
     }
 
-    fn failed(self: Box<Self>, cx: &mut Context, error: Error) -> State {
-        let refused = match self.step {
+    fn failed(self: Box<Self>, cx: &mut Context, step: Step, error: Error) -> State {
+        let refused = match step {
             Step::Looking(dir) if is_missing(error) => return self.looked(cx, dir, None),
             Step::Measuring(dir, node) if is_missing(error) => {
                 cx.release(node);
@@ -196,11 +231,13 @@ impl Delete {
             Step::Syncing(dir) if is_never_synced(error) => return removed(cx, dir),
             Step::Syncing(_) => not_durable(error),
             Step::Opening(_) => not_opened(error),
-            Step::Finding | Step::Looking(_) | Step::Measuring(..) | Step::Removing(_) => {
-                status(error)
-            }
+            Step::Finding
+            | Step::Looking(_)
+            | Step::Measuring(..)
+            | Step::Removing(_)
+            | Step::RemovingAll(..) => status(error),
         };
-        self.step.release(cx);
+        step.release(cx);
         cx.fail(refused)
     }
 }

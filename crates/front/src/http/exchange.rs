@@ -156,8 +156,14 @@ impl Context<'_> {
             }
             Method::Get if has_key(&request, listen::WATCH) => Listen::begin_watch(self, &request),
             Method::Get | Method::Head => Fetch::begin(self, request),
-            Method::Options => self.respond(Head::new(204).field("Allow", allowed(writes))),
-            Method::Put | Method::Delete if !writes => {
+            // Some clients expect that a server with WebDAV says so twice (`MS-Author-Via`).
+            Method::Options => self.respond(
+                Head::new(204)
+                    .field("Allow", allowed(writes))
+                    .field("DAV", "1")
+                    .field("MS-Author-Via", "DAV"),
+            ),
+            method if method.changes() && !writes => {
                 let reason = "this server does not write over HTTP: start it with --http-write";
                 self.refuse(refusal(405, reason))
             }
@@ -167,6 +173,9 @@ impl Context<'_> {
             }
             Method::Put => Put::begin(self, request),
             Method::Delete => Delete::begin(self, request),
+            Method::Propfind | Method::Proppatch | Method::Mkcol | Method::Copy | Method::Move => {
+                self.begin_dav(request)
+            }
             Method::Post => match self.is_about(&request, operate::FILE).cloned() {
                 Some(service) => Operate::begin(self, &request, service),
                 None => Run::begin(self, &request),

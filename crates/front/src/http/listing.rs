@@ -248,7 +248,7 @@ fn href(name: &[u8], slash: &str, text: &mut Vec<u8>) {
 }
 
 /// Formats a date so that it sorts as text, like `2001-09-09T01:46:40Z`.
-fn iso(time: Time) -> [u8; 20] {
+pub(super) fn iso(time: Time) -> [u8; 20] {
     // "Sun, 09 Sep 2001 01:46:40 GMT": fixed positions (RFC 9110 §5.6.7).
     let mut date_of_http = [0; 29];
     write!(&mut date_of_http[..], "{}", date(time)).expect("dates have one length");

@@ -12,6 +12,7 @@
 
 use super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::body::{PIECE, Remaining};
+use super::dav::ATTRIBUTE;
 use super::exchange::{Context, Exchange, Stay};
 use super::room::HANDLES;
 use super::{BODY_TIME, CALL, CLEANUP, Session, State};
@@ -46,10 +47,14 @@ enum Step {
     Looking(NodeId),
     /// Waiting for its attributes.
     Measuring(NodeId, NodeId),
+    /// Waiting for its dead properties (RFC 4918 §9.7.1: they stay).
+    Reading(NodeId, NodeId, Stat),
     /// Waiting for an unnamed file.
     CreatingUnnamed(Place),
     /// Waiting for a file with a temporary name.
     Creating { place: Place, temporary: Name, attempt: u32 },
+    /// Waiting for the dead properties to be set.
+    SettingProperties(File),
     /// Waiting for more of the body, until the given time.
     Filling(File, Instant),
     /// Waiting for a write of this many bytes.
@@ -73,6 +78,8 @@ enum Step {
 struct Place {
     dir: NodeId,
     present: Option<Stat>,
+    /// Its dead properties.
+    properties: Option<Vec<u8>>,
 }
 
 /// The file being written.
@@ -127,8 +134,11 @@ impl Exchange for Put {
                 let reason = "the directory does not exist; make it first";
                 cx.refuse(refusal(409, reason))
             }
-            (step @ (Step::Looking(_) | Step::Measuring(..)), reply) => {
+            (step @ (Step::Looking(_) | Step::Measuring(..) | Step::Reading(..)), reply) => {
                 self.looked(cx, step, reply)
+            }
+            (Step::SettingProperties(file), Ok(_) | Err(Error::Unsupported)) => {
+                self.begin_body(cx, file)
             }
             (Step::CreatingUnnamed(place), Ok(Reply::Created(node, open, _))) => {
                 self.created(cx, File { place, node, open, temporary: None, written: 0 })
@@ -182,7 +192,7 @@ impl Exchange for Put {
     fn abort(self: Box<Self>, cx: &mut Context) -> usize {
         let (file, in_flight) = match self.step {
             Step::Finding => return cx.cancel(CALL, true),
-            Step::Measuring(dir, node) => {
+            Step::Measuring(dir, node) | Step::Reading(dir, node, _) => {
                 cx.release(node);
                 cx.release(dir);
                 return cx.cancel(CALL, true);
@@ -206,7 +216,10 @@ impl Exchange for Put {
                 return cx.cancel(CALL, true);
             }
             Step::Filling(file, _) => (file, false),
-            Step::Writing(file, _) | Step::Syncing(file) | Step::Opening(file) => (file, true),
+            Step::SettingProperties(file)
+            | Step::Writing(file, _)
+            | Step::Syncing(file)
+            | Step::Opening(file) => (file, true),
             Step::Naming(file, open) => {
                 cx.close(open);
                 (file, true)
@@ -296,10 +309,15 @@ impl Put {
     /// Evaluates the conditions on the existing file. Links are not followed, and only files are
     /// replaced.
     fn looked(self: Box<Self>, cx: &mut Context, step: Step, reply: Result<Reply, Error>) -> State {
+        let mut properties = None;
         let (dir, present) = match (step, reply) {
             (Step::Looking(dir), Ok(Reply::Walked(_, Some(node)))) => {
                 cx.ask(Ask::Stat { node });
                 return self.at(Step::Measuring(dir, node));
+            }
+            (Step::Measuring(dir, node), Ok(Reply::Stat(stat))) if stat.kind == Kind::File => {
+                cx.ask(Ask::GetAttr { node, name: ATTRIBUTE.to_vec() });
+                return self.at(Step::Reading(dir, node, stat));
             }
             (Step::Measuring(dir, node), reply) => {
                 cx.release(node);
@@ -308,6 +326,11 @@ impl Put {
                     Err(error) if is_missing(error) => (dir, Ok(None)),
                     other => (dir, Err(other.err().unwrap_or(Error::Io))),
                 }
+            }
+            (Step::Reading(dir, node, stat), reply) => {
+                cx.release(node);
+                properties = if let Ok(Reply::Bytes(value)) = reply { Some(value) } else { None };
+                (dir, Ok(Some(stat)))
             }
             (Step::Looking(dir), Err(error)) if !is_missing(error) => (dir, Err(error)),
             (Step::Looking(dir), _) => (dir, Ok(None)),
@@ -321,15 +344,23 @@ impl Put {
             cx.release(dir);
             return cx.refuse(refusal);
         }
-        let place = Place { dir, present: present.unwrap_or_default() };
+        let place = Place { dir, present: present.unwrap_or_default(), properties };
         let access = Access { write: true, ..Access::default() };
         let (name, mode) = (self.file_name(), place.mode());
         cx.ask(Ask::CreateUnnamed { dir, name, access, mode });
         self.at(Step::CreatingUnnamed(place))
     }
 
+    /// Sets the dead properties of the new file, if there are any.
+    fn created(self: Box<Self>, cx: &mut Context, mut file: File) -> State {
+        let Some(value) = file.place.properties.take() else { return self.begin_body(cx, file) };
+        let (node, name) = (file.node, ATTRIBUTE.to_vec());
+        cx.ask(Ask::SetAttr { node, name, value, create: None });
+        self.at(Step::SettingProperties(file))
+    }
+
     /// Starts to receive the body into the new file.
-    fn created(self: Box<Self>, cx: &mut Context, file: File) -> State {
+    fn begin_body(self: Box<Self>, cx: &mut Context, file: File) -> State {
         if self.request.expects_continue && cx.session.input.is_empty() {
             cx.send_continue();
         }
@@ -419,7 +450,7 @@ impl Put {
                 cx.close(file.open);
                 cx.release(file.node);
                 cx.ask(Ask::Sync { open, data_only: false });
-                let Place { dir, present } = file.place;
+                let Place { dir, present, .. } = file.place;
                 let (replaces, tag) = (present.is_some(), etag(&stat));
                 self.at(Step::SyncingDir { dir, open, replaces, tag })
             }
@@ -454,7 +485,7 @@ impl Put {
 
     fn failed(self: Box<Self>, cx: &mut Context, step: Step, error: Error) -> State {
         let refused = match step {
-            Step::Writing(file, _) | Step::Syncing(file) => {
+            Step::SettingProperties(file) | Step::Writing(file, _) | Step::Syncing(file) => {
                 return self.remove(cx, file, status(error));
             }
             Step::Opening(file) => return self.remove(cx, file, not_opened(error)),
@@ -482,7 +513,11 @@ impl Put {
                 cx.release(dir);
                 refusal
             }
-            Step::Finding | Step::Looking(_) | Step::Measuring(..) | Step::Filling(..) => {
+            Step::Finding
+            | Step::Looking(_)
+            | Step::Measuring(..)
+            | Step::Reading(..)
+            | Step::Filling(..) => {
                 unreachable!("{error:?} in {step:?}")
             }
         };
@@ -509,7 +544,7 @@ impl Put {
 }
 
 /// Returns a name that no other request of any server uses, unless a client has chosen it.
-fn next_temporary(session: &mut Session) -> Name {
+pub(super) fn next_temporary(session: &mut Session) -> Name {
     session.temporaries += 1;
     let start = session.export.wall;
     let (number, count) = (session.number, session.temporaries);

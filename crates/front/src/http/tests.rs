@@ -2,8 +2,10 @@
 
 mod access;
 mod bounds;
+mod dav;
 mod delete;
 mod directories;
+mod drawing;
 mod pipelined;
 mod post;
 mod service;
@@ -493,6 +495,7 @@ fn conditions_are_judged_by_what_is_there_when_the_file_gets_its_name() {
     lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
     lab.answer(Ok(Reply::Walked(vec![one.clone()], Some(NodeId(9)))));
     lab.answer(Ok(Reply::Stat(one.clone())));
+    lab.answer(Err(Error::NoAttribute));
     lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), file(0))));
     lab.answer(Ok(Reply::Done));
     let out = step(&mut lab, Reply::Opened(OpenId(8), file(0)));
@@ -688,76 +691,6 @@ fn the_body_of_a_refused_request_is_discarded_up_to_a_limit() {
     assert!(lab.text.contains("say \"400 Bad Request\"") && !lab.text.contains("hang up"));
     lab.say(&part);
     assert!(lab.text.contains("hang up: refused"), "{:?}", lab.text.get(..300));
-}
-
-/// Brings a session into each state by regular inputs.
-fn sample(state: &str) -> Session {
-    let mut lab = Lab::new();
-    match state {
-        "fetching" => lab.get(""),
-        "sending" => {
-            lab.get("");
-            lab.answer(fetched(900_000, 0, Some(1)));
-        }
-        "listing" => {
-            lab.say("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-            let stat = Stat { kind: Kind::Directory, ..file(0) };
-            lab.answer(Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(1)))));
-        }
-        "putting" => begin_put(&mut lab, "Content-Length: 10\r\n"),
-        "running" => begin_post(&mut lab, "", "abc"),
-        "operating" => begin_operation(&mut lab, "", "add 5"),
-        "listening" => {
-            lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
-        }
-        "deleting" => lab.say("DELETE /f HTTP/1.1\r\nHost: localhost\r\n\r\n"),
-        "discarding" => lab.say("nonsense\r\n\r\n"),
-        "closing" => {
-            lab.get("");
-            lab.step("lost", Input::Lost);
-        }
-        _idle => {}
-    }
-    assert_eq!(lab.session.state_name(), state);
-    lab.session
-}
-
-#[test]
-fn states_md_is_fresh() {
-    let states = [
-        "idle",
-        "fetching",
-        "sending",
-        "listing",
-        "putting",
-        "deleting",
-        "running",
-        "operating",
-        "listening",
-        "discarding",
-        "closing",
-    ];
-    let request = "GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    type Sample = (&'static str, Box<dyn Fn() -> Input>);
-    let samples: Vec<Sample> = vec![
-        ("Request", Box::new(move || Input::Received(Buf::from(request.as_bytes())))),
-        ("Nonsense", Box::new(|| Input::Received(Buf::from(&b"\0\0\r\n\r\n"[..])))),
-        ("Found", Box::new(|| Input::Answered(CALL, fetched(3, 3, None)))),
-        ("Failed", Box::new(|| Input::Answered(CALL, Err(Error::Io)))),
-        ("Sent", Box::new(|| Input::Sent(0))),
-        ("Tick", Box::new(|| Input::Tick)),
-        ("Ended", Box::new(|| Input::Ended)),
-        ("Lost", Box::new(|| Input::Lost)),
-        ("Drain", Box::new(|| Input::Drain)),
-    ];
-    let mut drawing = Drawing::default();
-    for state in states {
-        for (label, input) in &samples {
-            let name = |session: &Session| session.state_name().to_string();
-            drawing.sample_as(label, sample(state), input(), name);
-        }
-    }
-    drawing.assert_fresh(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/states.md"));
 }
 
 /// Sizes reported by a mounted server are not trusted.

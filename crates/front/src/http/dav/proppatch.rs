@@ -1,0 +1,248 @@
+//! `PROPPATCH`: all changes are made, or none.
+
+use super::super::answer::{etag, is_never_synced, not_durable, status};
+use super::super::exchange::{Context, Exchange, Stay};
+use super::super::{CALL, State};
+use super::properties::{ATTRIBUTE, Plan, encode, in_reply, plan};
+use super::propfind::href;
+use crate::CallId;
+use base::{Access, Error, SetStat, Stat};
+use tree::{Ask, NodeId, OpenId, Reply};
+use wire::dav::{
+    BODY_MAX, CLOSING, Change, OPENING, write_property, write_propstat, write_response,
+};
+use wire::http::{Request, Verdict};
+
+/// A change of properties.
+#[derive(Debug)]
+pub(super) struct Proppatch {
+    request: Request,
+    changes: Vec<Change>,
+    step: Step,
+}
+
+/// State of a `PROPPATCH`.
+#[derive(Debug)]
+enum Step {
+    /// Waiting for the file.
+    Finding,
+    /// Waiting for its attributes.
+    Measuring(NodeId),
+    /// Waiting for its dead properties.
+    Reading(NodeId, Stat),
+    /// Waiting for the open of the file, which is for the flush.
+    Opening(NodeId, Stat, Plan),
+    /// Waiting for the dead properties to be set.
+    Setting(NodeId, Stat, OpenId, Plan),
+    /// Waiting for the permissions to be set.
+    Permitting(NodeId, Stat, OpenId),
+    /// Waiting for the changes to be durable.
+    Syncing(NodeId, Stat, OpenId),
+}
+
+impl Proppatch {
+    pub(super) fn begin(cx: &mut Context, request: Request, changes: Vec<Change>) -> State {
+        let names = request.target.path.clone();
+        cx.ask(Ask::Walk { from: cx.session.export.root, names });
+        Box::new(Proppatch { request, changes, step: Step::Finding }).stay()
+    }
+
+    fn at(mut self: Box<Self>, step: Step) -> State {
+        self.step = step;
+        self.stay()
+    }
+
+    /// Plans the changes of a file with these dead properties.
+    fn read(
+        self: Box<Self>,
+        cx: &mut Context,
+        (node, stat): (NodeId, Stat),
+        reply: Result<Reply, Error>,
+    ) -> State {
+        let facts = etag(&stat);
+        let facts = Some((&*facts, stat.modified));
+        if self.request.conditions.judge(self.request.method, facts) == Verdict::Failed {
+            cx.release(node);
+            return cx.fail(super::super::put::UNEXPECTED);
+        }
+        let planned = match in_reply(reply) {
+            Ok(dead) => plan(&self.changes, &stat, dead),
+            Err(error) => {
+                cx.release(node);
+                return cx.fail(status(error));
+            }
+        };
+        match planned {
+            Ok(plan) if plan.changes_dead && encode(&plan.dead).len() > BODY_MAX => {
+                cx.release(node);
+                cx.fail(status(Error::NoSpace))
+            }
+            Ok(plan) => {
+                cx.ask(Ask::Open { node, access: Access::READ });
+                self.at(Step::Opening(node, stat, plan))
+            }
+            Err(refused) => {
+                cx.release(node);
+                self.respond(cx, &stat, 403, |at| refused.contains(&at))
+            }
+        }
+    }
+
+    /// Sets the dead properties.
+    fn set(
+        self: Box<Self>,
+        cx: &mut Context,
+        at: (NodeId, Stat),
+        open: OpenId,
+        plan: Plan,
+    ) -> State {
+        let (node, stat) = at;
+        if !plan.changes_dead {
+            return self.permit(cx, (node, stat), open, &plan);
+        }
+        let name = ATTRIBUTE.to_vec();
+        cx.ask(match plan.dead.is_empty() {
+            true => Ask::RemoveAttr { node, name },
+            false => Ask::SetAttr { node, name, value: encode(&plan.dead), create: None },
+        });
+        self.at(Step::Setting(node, stat, open, plan))
+    }
+
+    /// Sets the permissions.
+    fn permit(
+        self: Box<Self>,
+        cx: &mut Context,
+        (node, stat): (NodeId, Stat),
+        open: OpenId,
+        plan: &Plan,
+    ) -> State {
+        if let Some(mode) = plan.mode {
+            let set = SetStat { mode: Some(mode), ..SetStat::default() };
+            cx.ask(Ask::SetStat { node, open: None, set });
+            return self.at(Step::Permitting(node, stat, open));
+        }
+        cx.ask(Ask::Sync { open, data_only: false });
+        self.at(Step::Syncing(node, stat, open))
+    }
+
+    fn done(self: Box<Self>, cx: &mut Context) -> State {
+        let Step::Syncing(node, stat, open) = &self.step else {
+            unreachable!("changes become durable at the end: {:?}", self.step)
+        };
+        cx.close(*open);
+        cx.release(*node);
+        let stat = stat.clone();
+        self.respond(cx, &stat, 200, |_| true)
+    }
+
+    /// Responds: the changes for which `is_told` holds have this status, the others failed because
+    /// of them.
+    fn respond(
+        &self,
+        cx: &mut Context,
+        stat: &Stat,
+        status: u16,
+        is_told: impl Fn(usize) -> bool,
+    ) -> State {
+        let (mut told, mut others) = (String::new(), String::new());
+        for (at, change) in self.changes.iter().enumerate() {
+            let part = if is_told(at) { &mut told } else { &mut others };
+            write_property(change.name(), None, "", part);
+        }
+        let (mut content, mut text) = (String::new(), OPENING.to_string());
+        write_propstat(&told, status, &mut content);
+        write_propstat(&others, 424, &mut content);
+        write_response(&href(&self.request.target.path, stat.kind), &content, &mut text);
+        text.push_str(CLOSING);
+        cx.respond_xml(207, &text)
+    }
+
+    /// Releases the node and the open file of this step.
+    fn release(&self, cx: &mut Context) {
+        match &self.step {
+            Step::Finding => {}
+            Step::Measuring(node) | Step::Reading(node, _) | Step::Opening(node, ..) => {
+                cx.release(*node);
+            }
+            Step::Setting(node, _, open, _)
+            | Step::Permitting(node, _, open)
+            | Step::Syncing(node, _, open) => {
+                cx.close(*open);
+                cx.release(*node);
+            }
+        }
+    }
+
+    fn failed(self: Box<Self>, cx: &mut Context, error: Error) -> State {
+        self.release(cx);
+        match &self.step {
+            // The file or its file system cannot have these properties.
+            Step::Setting(_, stat, ..) => {
+                let status = if error == Error::Unsupported { 403 } else { status(error).status };
+                self.respond(cx, stat, status, |_| true)
+            }
+            Step::Permitting(..) | Step::Syncing(..) => cx.fail(not_durable(error)),
+            Step::Finding | Step::Measuring(_) | Step::Reading(..) | Step::Opening(..) => {
+                cx.fail(status(error))
+            }
+        }
+    }
+}
+
+impl Exchange for Proppatch {
+    fn name(&self) -> &'static str {
+        "patching"
+    }
+
+    fn answered(
+        mut self: Box<Self>,
+        cx: &mut Context,
+        _call: CallId,
+        reply: Result<Reply, Error>,
+    ) -> State {
+        match (std::mem::replace(&mut self.step, Step::Finding), reply) {
+            (Step::Finding, Ok(Reply::Walked(_, Some(node)))) => {
+                cx.ask(Ask::Stat { node });
+                self.at(Step::Measuring(node))
+            }
+            (Step::Finding, Ok(_)) => cx.fail(status(Error::NotFound)),
+            (Step::Measuring(node), Ok(Reply::Stat(stat))) => {
+                cx.ask(Ask::GetAttr { node, name: ATTRIBUTE.to_vec() });
+                self.at(Step::Reading(node, stat))
+            }
+            (Step::Reading(node, stat), reply) => self.read(cx, (node, stat), reply),
+            (Step::Opening(node, stat, plan), Ok(Reply::Opened(open, _))) => {
+                self.set(cx, (node, stat), open, plan)
+            }
+            (Step::Setting(node, stat, open, plan), Ok(_)) => {
+                self.permit(cx, (node, stat), open, &plan)
+            }
+            // Somebody else has removed it.
+            (Step::Setting(node, stat, open, plan), Err(Error::NoAttribute)) => {
+                self.permit(cx, (node, stat), open, &plan)
+            }
+            (Step::Permitting(node, stat, open), Ok(_)) => {
+                cx.ask(Ask::Sync { open, data_only: false });
+                self.at(Step::Syncing(node, stat, open))
+            }
+            (step @ Step::Syncing(..), Ok(_)) => {
+                self.step = step;
+                self.done(cx)
+            }
+            (step @ Step::Syncing(..), Err(error)) if is_never_synced(error) => {
+                self.step = step;
+                self.done(cx)
+            }
+            (step, Err(error)) => {
+                self.step = step;
+                self.failed(cx, error)
+            }
+            (step, Ok(reply)) => unreachable!("{reply:?} in {step:?}"),
+        }
+    }
+
+    fn abort(self: Box<Self>, cx: &mut Context) -> usize {
+        self.release(cx);
+        cx.cancel(CALL, true)
+    }
+}

@@ -1,0 +1,306 @@
+//! WebDAV.
+
+use super::*;
+use base::op::Entry;
+
+/// Body of a `PROPPATCH` that sets a property.
+pub(super) const SET: &str = "<D:propertyupdate xmlns:D=\"DAV:\"><D:set><D:prop><a xmlns=\"x\">v</a>\
+                              </D:prop></D:set></D:propertyupdate>";
+
+/// Sends a request for `/a/f` with these fields and body.
+pub(super) fn begin(lab: &mut Lab, method: &str, fields: &str, body: &str) {
+    let length = match body.len() {
+        0 => String::new(),
+        length => format!("Content-Length: {length}\r\n"),
+    };
+    lab.say(&format!("{method} /a/f HTTP/1.1\r\nHost: localhost\r\n{fields}{length}\r\n{body}"));
+}
+
+fn directory() -> Stat {
+    Stat { kind: Kind::Directory, inode: 5, mode: 0o755, ..Stat::default() }
+}
+
+fn walked(stat: Stat, node: u64) -> Result<Reply, Error> {
+    Ok(Reply::Walked(vec![stat], Some(NodeId(node))))
+}
+
+/// Steps the session; returns what it says, without the trace.
+fn said(lab: &mut Lab, input: Input) -> String {
+    let mut out = Vec::new();
+    lab.session.step(Instant(0), input, &mut out);
+    lab.session.check();
+    lab.sent += out.iter().map(length).sum::<usize>();
+    let text = |output: &Output| match output {
+        Output::Send(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    };
+    out.iter().filter_map(text).collect()
+}
+
+#[test]
+fn properties_are_found_or_reported_missing() {
+    let mut lab = Lab::new();
+    let body = "<propfind xmlns=\"DAV:\"><prop><getcontentlength/><a xmlns=\"x\"/><b xmlns=\"x\"/>\
+                </prop></propfind>";
+    begin(&mut lab, "PROPFIND", "Depth: 0\r\n", body);
+    lab.answer(Ok(Reply::Fetched(file(3), Buf::default(), None)));
+    lab.answer(walked(file(3), 7));
+    let stored = Ok(Reply::Bytes(SET.as_bytes().to_vec()));
+    let text = said(&mut lab, Input::Answered(CALL, stored));
+    let body = text.split_once("\r\n\r\n").expect("a head").1;
+    expect![[r#"
+        17d
+        <?xml version="1.0" encoding="utf-8"?>
+        <D:multistatus xmlns:D="DAV:">
+        <D:response><D:href>/a/f</D:href><D:propstat><D:prop><D:getcontentlength>3</D:getcontentlength><x:a xmlns:x="x">v</x:a></D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat><D:propstat><D:prop><x:b xmlns:x="x"/></D:prop><D:status>HTTP/1.1 404 Not Found</D:status></D:propstat></D:response>
+        </D:multistatus>
+
+        0
+
+    "#]]
+    .assert_eq(&body.replace('\r', ""));
+    assert!(text.starts_with("HTTP/1.1 207 Multi-Status\r\n"), "{text}");
+    expect![[r#"
+        PROPFIND /a/f HTTP/1.1: ask 0 Fetch
+        <- Fetched: ask 0 Walk
+        <- Walked: ask 0 GetAttr
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn the_members_of_a_large_directory_are_sent_as_the_client_takes_them() {
+    const COUNT: u64 = 100_000;
+    let mut lab = Lab::new();
+    let body = "<propfind xmlns=\"DAV:\"><prop><getcontentlength/></prop></propfind>";
+    begin(&mut lab, "PROPFIND", "Depth: 1\r\n", body);
+    let first = Reply::Fetched(directory(), Buf::default(), Some(OpenId(1)));
+    let (mut next, mut peak, mut text) = (0, 0, String::new());
+    let mut input = Input::Answered(CALL, Ok(first));
+    while lab.session.state_name() == "describing" {
+        text += &said(&mut lab, input);
+        peak = peak.max(lab.session.held_bytes());
+        input = if lab.session.asked > 0 {
+            let count = (COUNT - next).min(400);
+            let entry = |number: u64| Entry {
+                cookie: number + 1,
+                inode: number,
+                device: None,
+                kind: Kind::File,
+                name: Name::new(format!("m{number}").as_bytes()).expect("plain"),
+                stat: Some(file(number)),
+                handle: None,
+            };
+            next += count;
+            Input::Answered(CALL, Ok(Reply::Entries((next - count..next).map(entry).collect())))
+        } else {
+            Input::Sent(std::mem::take(&mut lab.sent))
+        };
+    }
+    assert!(peak < 300 << 10, "{peak} bytes are held");
+    assert_eq!(text.matches("<D:href>/a/f/m").count() as u64, COUNT);
+    assert!(text.contains("<D:href>/a/f/</D:href>") && text.ends_with("\r\n0\r\n\r\n"));
+}
+
+#[test]
+fn properties_are_set_at_once_and_durable_before_they_are_acknowledged() {
+    let mut lab = Lab::new();
+    begin(&mut lab, "PROPPATCH", "", SET);
+    lab.answer(walked(file(3), 7));
+    lab.answer(Ok(Reply::Stat(file(3))));
+    lab.answer(Err(Error::NoAttribute));
+    lab.answer(Ok(Reply::Opened(OpenId(8), file(3))));
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Done));
+    // A live property is refused, and with it all others.
+    let two = SET.replace("</D:prop>", "<D:getetag>x</D:getetag></D:prop>");
+    begin(&mut lab, "PROPPATCH", "", &two);
+    lab.answer(walked(file(3), 7));
+    lab.answer(Ok(Reply::Stat(file(3))));
+    let text = said(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)));
+    assert!(text.contains("<D:getetag/></D:prop><D:status>HTTP/1.1 403 Forbidden"), "{text}");
+    assert!(text.contains("<x:a xmlns:x=\"x\"/></D:prop><D:status>HTTP/1.1 424 Failed"), "{text}");
+    expect![[r#"
+        PROPPATCH /a/f HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Stat
+        <- Stat: ask 0 GetAttr
+        <- NoAttribute: ask 0 Open
+        <- Opened: ask 0 SetAttr
+        <- Done: ask 0 Sync
+        <- Done: close 8, release 7, say "207 Multi-Status" +230
+        PROPPATCH /a/f HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Stat
+        <- Stat: ask 0 GetAttr
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+/// Advances a copy or move to the open directories, with this at the destination.
+fn relocate(lab: &mut Lab, method: &str, source: Stat, present: Option<Stat>) {
+    begin(lab, method, "Destination: http://localhost/b\r\n", "");
+    lab.answer(walked(directory(), 1));
+    lab.answer(walked(source, 2));
+    lab.answer(Ok(Reply::Walked(Vec::new(), Some(NodeId(3)))));
+    lab.answer(match present {
+        Some(stat) => walked(stat, 4),
+        None => Err(Error::NotFound),
+    });
+    if method == "MOVE" {
+        lab.answer(Ok(Reply::Opened(OpenId(1), directory())));
+    }
+    lab.answer(Ok(Reply::Opened(OpenId(3), directory())));
+}
+
+#[test]
+fn a_copy_gets_its_name_when_it_is_durable() {
+    let mut lab = Lab::new();
+    relocate(&mut lab, "COPY", file(3), None);
+    lab.answer(Ok(Reply::Opened(OpenId(9), file(3))));
+    lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), Stat { links: 0, ..file(0) })));
+    lab.answer(Err(Error::NoAttribute));
+    lab.answer(Ok(Reply::DataAt(Some(0))));
+    lab.answer(data(3));
+    lab.answer(Ok(Reply::Written(3)));
+    lab.answer(data(0));
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Done));
+    expect![[r#"
+        COPY /a/f HTTP/1.1: ask 0 Walk
+        <- Walked: ask 0 Walk
+        <- Walked: ask 0 Walk
+        <- Walked: ask 0 Walk
+        <- NotFound: ask 0 Open
+        <- Opened: ask 0 Open
+        <- Opened: ask 0 CreateUnnamed
+        <- Created: ask 0 GetAttr
+        <- NoAttribute: ask 0 NextData
+        <- DataAt: ask 0 Read 0+131072
+        <- Data: ask 0 Write
+        <- Written: ask 0 Read 3+131072
+        <- Data: ask 0 Sync
+        <- Done: ask 0 Replace
+        <- Done: close 9, close 7, release 6, release 2, ask 0 Sync
+        <- Done: release 1, close 3, release 3, say "201 Created" +0
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn a_hole_is_not_read() {
+    let mut lab = Lab::new();
+    relocate(&mut lab, "COPY", file(1 << 60), None);
+    lab.answer(Ok(Reply::Opened(OpenId(9), file(1 << 60))));
+    lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), Stat { links: 0, ..file(0) })));
+    lab.answer(Err(Error::NoAttribute));
+    lab.answer(Ok(Reply::DataAt(Some(1 << 40))));
+    lab.answer(Ok(Reply::Data(Buf::from(vec![0; 4096]))));
+    lab.answer(Ok(Reply::Written(4096)));
+    lab.text.clear();
+    lab.answer(Ok(Reply::DataAt(None)));
+    lab.answer(Ok(Reply::Stat(file(1 << 60))));
+    expect![[r#"
+        <- DataAt: ask 0 Stat
+        <- Stat: ask 0 SetStat
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn a_directory_in_the_way_of_a_move_is_removed_and_what_is_in_the_way_without_overwrite_stays() {
+    let mut lab = Lab::new();
+    let other = Stat { inode: 9, ..directory() };
+    relocate(&mut lab, "MOVE", directory(), Some(other.clone()));
+    lab.text.clear();
+    lab.answer(Err(Error::NotEmpty));
+    lab.answer(Err(Error::NotEmpty));
+    lab.answer(walked(other.clone(), 20));
+    lab.answer(Ok(Reply::Opened(OpenId(21), other.clone())));
+    let entry = Entry {
+        cookie: 1,
+        inode: 1,
+        device: None,
+        kind: Kind::File,
+        name: Name::new(b"x").expect("plain"),
+        stat: None,
+        handle: None,
+    };
+    lab.answer(Ok(Reply::Entries(vec![entry])));
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Opened(OpenId(22), other.clone())));
+    lab.answer(Ok(Reply::Entries(Vec::new())));
+    (0..4).for_each(|_| lab.answer(Ok(Reply::Done)));
+    expect![[r#"
+        <- NotEmpty: ask 0 Remove
+        <- NotEmpty: ask 0 Walk
+        <- Walked: ask 0 Open
+        <- Opened: ask 0 List
+        <- Entries: close 21, ask 0 Remove
+        <- Done: ask 0 Open
+        <- Opened: ask 0 List
+        <- Entries: close 22, release 20, ask 0 Remove
+        <- Done: ask 0 Rename
+        <- Done: ask 0 Sync
+        <- Done: ask 0 Sync
+        <- Done: release 2, close 1, release 1, close 3, release 3, say "204 No Content" +0
+    "#]]
+    .assert_eq(&lab.text);
+    let mut lab = Lab::new();
+    begin(&mut lab, "MOVE", "Destination: /b\r\nOverwrite: F\r\n", "");
+    lab.answer(walked(directory(), 1));
+    lab.answer(walked(file(3), 2));
+    lab.answer(Ok(Reply::Walked(Vec::new(), Some(NodeId(3)))));
+    lab.text.clear();
+    lab.answer(walked(other, 4));
+    assert!(lab.text.contains("say \"412 Precondition Failed\""), "{}", lab.text);
+}
+
+#[test]
+fn a_temporary_copy_is_removed_when_it_fails() {
+    let mut lab = Lab::new();
+    relocate(&mut lab, "COPY", file(3), None);
+    lab.answer(Ok(Reply::Opened(OpenId(9), file(3))));
+    lab.answer(Err(Error::Unsupported));
+    lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), Stat { links: 1, ..file(0) })));
+    lab.text.clear();
+    lab.answer(Err(Error::NoAttribute));
+    lab.answer(Err(Error::Unsupported));
+    lab.answer(data(3));
+    lab.answer(Err(Error::NoSpace));
+    lab.answer(Ok(Reply::Done));
+    expect![[r#"
+        <- NoAttribute: ask 0 NextData
+        <- Unsupported: ask 0 Read 0+131072
+        <- Data: ask 0 Write
+        <- NoSpace: ask 0 Remove
+        <- Done: close 9, close 7, release 6, release 2, release 1, close 3, release 3, say "507 Insufficient Storage" +17
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+#[test]
+fn requests_that_cannot_be_meant_are_refused() {
+    let status = |method: &str, fields: &str, body: &str| {
+        let mut lab = Lab::new();
+        begin(&mut lab, method, fields, body);
+        lab.text.split("say \"").nth(1).unwrap_or(&lab.text).get(..3).unwrap_or("").to_string()
+    };
+    assert_eq!(status("PROPFIND", "", ""), "403");
+    assert_eq!(status("PROPFIND", "Depth: infinity\r\n", ""), "403");
+    assert_eq!(status("PROPFIND", "Depth: 0\r\n", "<x"), "400");
+    assert_eq!(status("PROPPATCH", "", ""), "400");
+    assert_eq!(status("MKCOL", "", "x"), "415");
+    assert_eq!(status("COPY", "", ""), "400");
+    assert_eq!(status("COPY", "Destination: http://other/b\r\n", ""), "502");
+    assert_eq!(status("COPY", "Destination: /a/f\r\n", ""), "403");
+    assert_eq!(status("COPY", "Destination: /a/f/b\r\n", ""), "403");
+    assert_eq!(status("MOVE", "Destination: /a\r\n", ""), "403");
+    assert_eq!(status("MOVE", "Destination: /\r\n", ""), "403");
+    assert_eq!(status("MOVE", "Destination: /b\r\nDepth: 0\r\n", ""), "400");
+    for method in ["PROPPATCH", "MKCOL", "COPY", "MOVE"] {
+        let mut lab = Lab::new();
+        lab.session.export.web.write = false;
+        begin(&mut lab, method, "", "");
+        assert!(lab.text.contains("say \"405 Method Not Allowed\""), "{}", lab.text);
+    }
+}
