@@ -76,6 +76,12 @@ pub const FUZZERS: &[Fuzzer] = &[
         fails: Fails::Never,
     },
     Fuzzer {
+        name: "dav_bodies",
+        about: "WebDAV bodies with bytes changed, parsed, and their properties stored and read",
+        case: wires::dav_bodies,
+        fails: Fails::Never,
+    },
+    Fuzzer {
         name: "http_ranges",
         about: "ranges against files of every length",
         case: wires::http_ranges,

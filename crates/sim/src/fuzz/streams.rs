@@ -166,8 +166,10 @@ pub(super) fn http_request(rng: &mut Rng) -> Vec<u8> {
         "Expect: 100-continue",
         "X-Y: z",
     ];
-    if rng.u8(..6) == 0 {
-        return http_post(rng);
+    match rng.u8(..12) {
+        0 | 1 => return http_post(rng),
+        2..=4 => return webdav(rng),
+        _other => {}
     }
     let method = methods[rng.usize(..methods.len())];
     let version = if rng.u8(..8) == 0 { "1.0" } else { "1.1" };
@@ -189,6 +191,66 @@ pub(super) fn http_request(rng: &mut Rng) -> Vec<u8> {
         bytes.extend(chunked(rng, &vec![b'c'; length]));
     }
     bytes
+}
+
+/// Draws a request of WebDAV.
+fn webdav(rng: &mut Rng) -> Vec<u8> {
+    let methods =
+        ["PROPFIND", "PROPFIND", "PROPPATCH", "MKCOL", "COPY", "COPY", "MOVE", "MOVE", "DELETE"];
+    let paths = ["/", "/a", "/a/", "/a/b", "/b/c/d", "/.upcall/metrics"];
+    let fields = [
+        "Depth: 0",
+        "Depth: 1",
+        "Depth: 1",
+        "Depth: infinity",
+        "Depth: 2",
+        "Overwrite: F",
+        "Overwrite: T",
+        "If-Match: *",
+        "Destination: https://elsewhere/x",
+        "Expect: 100-continue",
+        "Connection: close",
+    ];
+    let method = methods[rng.usize(..methods.len())];
+    let version = if rng.u8(..8) == 0 { "1.0" } else { "1.1" };
+    let path = |rng: &mut Rng| paths[rng.usize(..paths.len())];
+    let mut text = format!("{method} {} HTTP/{version}\r\nHost: localhost\r\n", path(rng));
+    for _ in 0..rng.usize(..3) {
+        text += fields[rng.usize(..fields.len())];
+        text += "\r\n";
+    }
+    if ["COPY", "MOVE"].contains(&method) && !text.contains("Destination") {
+        let host = if rng.bool() { "http://localhost" } else { "" };
+        text += &format!("Destination: {host}{}x\r\n", path(rng));
+    }
+    if method == "PROPFIND" && !text.contains("Depth") && rng.u8(..4) > 0 {
+        text += "Depth: 1\r\n";
+    }
+    let body = if method.starts_with("PROP") { dav_body(rng) } else { String::new() };
+    match body.len() {
+        0 => format!("{text}\r\n").into_bytes(),
+        length => format!("{text}Content-Length: {length}\r\n\r\n{body}").into_bytes(),
+    }
+}
+
+/// Draws a body of `PROPFIND` or `PROPPATCH`.
+pub(super) fn dav_body(rng: &mut Rng) -> String {
+    let bodies = [
+        "",
+        "<propfind xmlns=\"DAV:\"><allprop/></propfind>",
+        "<propfind xmlns=\"DAV:\"><propname/></propfind>",
+        "<D:propfind xmlns:D='DAV:'><D:prop><D:getetag/><D:quota-used-bytes/></D:prop></D:propfind>",
+        "<propfind xmlns=\"DAV:\"><prop><a xmlns='x'/><getcontentlength/></prop></propfind>",
+        "<propertyupdate xmlns='DAV:'><set><prop><a xmlns='x' xml:lang='de'>v<b/>&amp;</a></prop>\
+         </set><remove><prop><b xmlns='y'/></prop></remove></propertyupdate>",
+        "<propertyupdate xmlns='DAV:'><remove><prop><b xmlns='y'/></prop></remove></propertyupdate>",
+        "<propertyupdate xmlns='DAV:'><set><prop><getetag>x</getetag></prop></set></propertyupdate>",
+        "<propertyupdate xmlns='DAV:'><set><prop>\
+         <executable xmlns='http://apache.org/dav/props/'>T</executable></prop></set>\
+         </propertyupdate>",
+        "<![CDATA[<propfind/>",
+    ];
+    bodies[rng.usize(..bodies.len())].to_string()
 }
 
 /// Draws a valid `POST`: operations of a service, or a storelet.

@@ -1,6 +1,6 @@
 //! A tree whose replies are random values of the right type, and which counts its references.
 
-use super::streams::number;
+use super::streams::{self, number};
 use base::op::{Detail, Entry, Replacement};
 use base::rng::Rng;
 use base::{Block, Buf, Error, FileHandle, Kind, Name, Stat, StatFs, User};
@@ -110,6 +110,7 @@ impl Stub {
             Ask::Stat { .. } | Ask::MakeDir { .. } | Ask::Symlink { .. } | Ask::MakeNode { .. } => {
                 Reply::Stat(stat)
             }
+            Ask::GetAttr { .. } if rng.bool() => Reply::Bytes(streams::dav_body(rng).into_bytes()),
             Ask::ReadLink { .. } | Ask::GetAttr { .. } | Ask::ListAttrs { .. } => {
                 Reply::Bytes(vec![b'v'; rng.usize(..300)])
             }

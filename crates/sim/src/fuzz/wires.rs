@@ -2,6 +2,7 @@
 
 use super::streams;
 use base::rng::Rng;
+use wire::dav::{Change, write_property};
 use wire::http::{Chunks, Piece, Resolved, parse};
 use wire::ninep::{Qid, Reader, Rmessage, Stat, Tmessage, dirents, frame_size, put_dirent};
 use wire::subtree::{self, RECORD_MAX, Record};
@@ -120,6 +121,26 @@ pub(super) fn http_head(rng: &mut Rng) {
         let (tag, date) = ("\"a\"", base::Time::from_secs(rng.i64(..)));
         let _ = request.conditions.judge(request.method, Some((tag, date)));
         let _ = request.conditions.range_applies(tag, date);
+    }
+}
+
+/// Tests that the properties of a body can be stored, and are the same when they are read.
+pub(super) fn dav_bodies(rng: &mut Rng) {
+    let mut bytes = streams::dav_body(rng).into_bytes();
+    if rng.u8(..4) > 0 {
+        streams::spoil(rng, &mut bytes);
+    }
+    let _ = wire::dav::propfind(&bytes);
+    let Ok(changes) = wire::dav::proppatch(&bytes) else { return };
+    assert!(!changes.is_empty() && changes.len() <= wire::dav::PROPERTIES_MAX);
+    for change in changes {
+        let Change::Set(property) = &change else { continue };
+        let mut text = "<D:propertyupdate xmlns:D=\"DAV:\"><D:set><D:prop>".to_string();
+        write_property(&property.name, property.lang.as_deref(), &property.value, &mut text);
+        text += "</D:prop></D:set></D:propertyupdate>";
+        if text.len() <= wire::dav::BODY_MAX {
+            assert_eq!(wire::dav::proppatch(text.as_bytes()), Ok(vec![change]), "{text}");
+        }
     }
 }
 
