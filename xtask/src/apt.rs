@@ -59,6 +59,13 @@ pub(crate) const NET: &[Package] =
 /// diod: client tools for the tests, server for the benchmarks.
 pub(crate) const DIOD: &[Package] = &[package("diod", "diod", "its client tools and its server")];
 
+/// Clients of WebDAV.
+pub(crate) const WEBDAV: &[Package] = &[
+    package("litmus", "litmus", "tests WebDAV"),
+    package("cadaver", "cadaver", "a client of WebDAV"),
+    package("davfs2", "mount.davfs", "mounts WebDAV"),
+];
+
 /// Linker and C library of static programs.
 pub(crate) const MUSL: &[Package] = &[
     package("musl-tools", "musl-gcc", "compiles what wasmtime has in C, for musl"),

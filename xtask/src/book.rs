@@ -25,6 +25,7 @@ const PARTS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("Installation", "docs/installation.md"),
             ("NFS", "docs/nfs.md"),
+            ("WebDAV", "docs/webdav.md"),
             ("Watching for changes", "docs/watch.md"),
             ("Reading subtrees ahead", "docs/subtree.md"),
             ("Client commands", "docs/clients.md"),

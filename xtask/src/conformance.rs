@@ -22,6 +22,7 @@
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `interop` | eight clients and ten servers, each with each | qemu, diod, go, python3 |
 //! | `http` | curl, and raw bytes for requests that curl will not send | curl |
+//! | `webdav` | litmus, cadaver, rclone, davfs2, on a directory and a volume | root, FUSE |
 //! | `firsthour` | a shell: the command blocks of README and docs, as they stand | root, curl |
 //! | `operators` | nginx and Caddy in front, promtool, rclone, the access log | curl |
 //! | `packages` | dpkg, systemd's tools, curl: each package installed and started | root |
@@ -66,6 +67,7 @@ mod restart;
 mod story;
 mod tree;
 mod volume_tree;
+mod webdav;
 
 use crate::lanes::{self, Part};
 use crate::report::Report;
@@ -211,6 +213,7 @@ const SUITES: &[Suite] = &[
         ours(report, kind, |report, kind| http::run(report, kind, On::Volume))
     }),
     suite("operators", &[apt::CURL, apt::PROXY], operators::run),
+    suite("webdav", &[apt::WEBDAV], webdav::run).privileged(),
     suite("diod", &[apt::DIOD], diod::run),
     suite("hostile", &[apt::CURL], crate::hostile::suite).alone(),
     suite("attack", &[], crate::attack::suite).alone(),
