@@ -12,6 +12,7 @@ mod doing;
 mod line;
 mod log;
 mod paths;
+mod place;
 #[cfg(test)]
 mod tests;
 mod text;

@@ -10,6 +10,8 @@ pub(super) enum Doing {
     Walking { place: usize, own: Option<NodeId>, rest: Vec<Name> },
     /// Opens a node, which its place has already if it is listed `again`.
     Opening { place: usize, node: NodeId, again: bool },
+    /// Gets the attributes of the directory of a file that is watched by its own path.
+    Measuring { place: usize, node: NodeId },
     /// Lists: adds the entries, or notes them if they are new.
     Listing { place: usize, open: OpenId },
     /// Looks at an entry; changes from number `since` on may be later than the reply.
@@ -24,6 +26,7 @@ pub(super) fn discard(doing: Doing, result: Result<Reply, Error>, out: &mut Vec<
     match doing {
         Doing::Walking { own, .. } => out.extend(own.map(Output::Release)),
         Doing::Looking { .. } => {}
+        Doing::Measuring { node, .. } => out.push(Output::Release(node)),
         Doing::Opening { node, again, .. } => {
             out.extend((!again).then_some(Output::Release(node)));
         }

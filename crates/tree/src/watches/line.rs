@@ -1,7 +1,7 @@
 //! Lines of a watch: a JSON object each.
 
 use super::Coverage;
-use super::paths::Child;
+use super::place::Child;
 use crate::change::Change;
 use base::{Error, Stat};
 use std::io::Write as _;

@@ -8,11 +8,14 @@
 //! walk ──▶ open ──▶ list ──▶ (watching) ──an entry changed──▶ look ──▶ created, removed, replaced
 //! ```
 
+mod entry;
+
 use super::beneath::{Beneath, Leaving};
 use super::doing::{Doing, discard};
 use super::line;
 use super::log::Log;
-use super::text::{bytes_of, display, join, least, parse};
+use super::place::{Child, Origin, Place, Touched};
+use super::text::{bytes_of, display, least, parse};
 use super::{ENTRIES_MAX, LINES_MAX};
 use crate::change::Change;
 use crate::locks::FileKey;
@@ -38,57 +41,6 @@ const PATH_MAX: usize = 4096;
 
 /// Size of a listing request, bytes: some hundred entries, which are added in one turn.
 const LIST: u32 = 8 << 10;
-
-/// An entry of a watched directory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Child {
-    pub(super) key: FileKey,
-    pub(super) kind: Kind,
-}
-
-impl Child {
-    fn of(stat: &Stat) -> Child {
-        Child { key: (stat.device, stat.inode), kind: stat.kind }
-    }
-}
-
-/// Reason why a place is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Origin {
-    /// Its path was given.
-    Given,
-    /// It was there when everything beneath a path began to be watched.
-    Listed,
-    /// It was created since, so that all its entries are new.
-    Created,
-}
-
-/// A watched directory, or a file watched by its own path.
-#[derive(Debug)]
-struct Place {
-    path: Vec<u8>,
-    origin: Origin,
-    /// Its node and identity, when it has been opened.
-    found: Option<(NodeId, FileKey)>,
-    /// Whether directories in it are watched, too.
-    is_deep: bool,
-    /// Entries to look at.
-    changed: BTreeSet<Name>,
-    /// Whether there were too many of these, so that it has to be listed again.
-    is_lost: bool,
-    /// Whether it is no longer watched: its children are removed step by step.
-    is_dropped: bool,
-    /// Number of places that there were before it.
-    serial: u64,
-}
-
-/// New contents or attributes of a file.
-#[derive(Debug, Default)]
-struct Touched {
-    is_written: bool,
-    /// Name up to which it was reported.
-    until: Option<(usize, Name)>,
-}
 
 /// A watch of paths.
 #[derive(Debug)]
@@ -204,15 +156,24 @@ impl Paths {
 
     fn new_place(&mut self, path: Vec<u8>, origin: Origin, is_deep: bool, log: &mut Log) -> usize {
         self.hold(PLACE_BYTES + bytes_of(path.len()), log);
-        let (found, changed, is_lost, is_dropped) = (None, BTreeSet::new(), false, false);
         let place = self.places.vacant_key();
         if origin != Origin::Given {
             self.found.insert(path.clone(), place);
         }
         let serial = self.serial;
         self.serial += 1;
-        let place = Place { path, origin, found, is_deep, changed, is_lost, is_dropped, serial };
-        self.places.insert(place)
+        self.places.insert(Place {
+            path,
+            origin,
+            found: None,
+            only: None,
+            is_new: false,
+            is_deep,
+            changed: BTreeSet::new(),
+            is_lost: false,
+            is_dropped: false,
+            serial,
+        })
     }
 
     fn hold(&mut self, bytes: usize, log: &mut Log) {
@@ -247,14 +208,19 @@ impl Paths {
     }
 
     fn touch(&mut self, file: FileKey, is_written: bool) {
+        // The directory of the only watched entry is not watched itself.
+        let is_place = self.places_of(file).iter().any(|place| self.places[*place].only.is_none());
+        if !is_place && !self.has_name(file) {
+            return;
+        }
         let touched = self.touched.entry(file).or_default();
         touched.is_written |= is_written;
         touched.until = None;
     }
 
     fn note_entry(&mut self, place: usize, name: Name) {
-        let Place { changed, is_lost, is_dropped, .. } = &mut self.places[place];
-        if *is_dropped {
+        let Place { changed, is_lost, is_dropped, only, .. } = &mut self.places[place];
+        if *is_dropped || only.as_ref().is_some_and(|only| *only != name) {
             return;
         }
         self.dirty.insert(place);
@@ -262,7 +228,7 @@ impl Paths {
             return;
         }
         // Outdated names need memory until they are removed: none are added meanwhile.
-        if self.marks < MARKS_MAX && self.outdated.is_empty() {
+        if only.is_some() || self.marks < MARKS_MAX && self.outdated.is_empty() {
             self.marks += usize::from(changed.insert(name));
         } else if !changed.contains(&name) {
             *is_lost = true;
@@ -292,8 +258,13 @@ impl Paths {
     /// Returns whether it reports changes of this file.
     fn has(&self, key: FileKey) -> bool {
         let place = self.by_key.range((key, 0)..=(key, usize::MAX)).next();
+        place.is_some() || self.has_name(key)
+    }
+
+    /// Returns whether it is an entry of a place.
+    fn has_name(&self, key: FileKey) -> bool {
         let name = self.by_file.range((key, 0, least())..).next();
-        place.is_some() || name.is_some_and(|(of, ..)| *of == key)
+        name.is_some_and(|(of, ..)| *of == key)
     }
 
     /// Sends the next request, if none is in progress and there is room for its report, and removes
@@ -365,7 +336,7 @@ impl Paths {
             let name = name.clone();
             let child = self.remove_child(place, &name, log).expect("it is there");
             if !self.places[place].is_dropped {
-                self.leave(join(&self.places[place].path, &name), child);
+                self.leave(self.places[place].path_of(&name), child);
             }
             *left -= 1;
         }
@@ -452,6 +423,13 @@ impl Paths {
                 out.extend((!again).then_some(Output::Release(node)));
                 self.fail(place, error, log, out);
             }
+            (Doing::Measuring { place, node }, Ok(Reply::Stat(stat))) => {
+                self.watch_only(place, node, &stat, log, out);
+            }
+            (Doing::Measuring { place, node }, Err(error)) => {
+                out.push(Output::Release(node));
+                self.fail(place, error, log, out);
+            }
             (Doing::Listing { place, open }, Ok(Reply::Entries(entries))) => {
                 self.listed(place, open, entries, log, out);
             }
@@ -478,6 +456,10 @@ impl Paths {
             Ok(Reply::Walked(_, Some(node))) if !rest.is_empty() => {
                 self.walk(place, (node, Some(node)), rest, out);
             }
+            Ok(Reply::Walked(_, Some(node))) if self.places[place].only.is_some() => {
+                out.push(Output::Ask(Ask::Stat { node }));
+                self.doing = Some(Doing::Measuring { place, node });
+            }
             Ok(Reply::Walked(stats, Some(node))) => {
                 let kind = stats.last().map_or(Kind::Directory, |stat| stat.kind);
                 if !matches!(kind, Kind::Directory | Kind::File) {
@@ -501,6 +483,23 @@ impl Paths {
         log: &mut Log,
         out: &mut Vec<Output>,
     ) {
+        let is_given = self.places[place].origin == Origin::Given;
+        if stat.kind != Kind::Directory {
+            out.push(Output::Close(open));
+            if is_given {
+                out.push(Output::Release(node));
+                return self.watch_entry(place, out);
+            }
+            // Its directory, which is watched, will report it.
+            return self.found(place, node, stat, log);
+        }
+        self.found(place, node, stat, log);
+        out.push(Output::Ask(Ask::List { open, cookie: 0, bytes_max: LIST, detail: Detail::Name }));
+        self.doing = Some(Doing::Listing { place, open });
+    }
+
+    /// Sets the node of a place.
+    fn found(&mut self, place: usize, node: NodeId, stat: &Stat, log: &mut Log) {
         let key = (stat.device, stat.inode);
         if let Some((_, old)) = self.places[place].found.replace((node, key)) {
             // The first directory of a union may be another one by now.
@@ -509,12 +508,6 @@ impl Paths {
         }
         self.by_key.insert((key, place));
         log.add(key, self.number);
-        if stat.kind != Kind::Directory {
-            out.push(Output::Close(open));
-            return self.is_watching(place);
-        }
-        out.push(Output::Ask(Ask::List { open, cookie: 0, bytes_max: LIST, detail: Detail::Name }));
-        self.doing = Some(Doing::Listing { place, open });
     }
 
     fn is_watching(&mut self, place: usize) {
@@ -544,7 +537,7 @@ impl Paths {
                 continue;
             }
             if !self.has_room(name.as_bytes().len(), log) {
-                self.refuse(&join(&self.places[place].path, &name));
+                self.refuse(&self.places[place].path_of(&name));
                 next = None;
                 break;
             }
@@ -564,12 +557,12 @@ impl Paths {
 
     /// Watches a directory in a directory that is watched with everything beneath it.
     fn enter(&mut self, place: usize, name: &Name, child: Child, origin: Origin, log: &mut Log) {
-        let Place { path, found, is_deep, .. } = &self.places[place];
-        let (from, _) = found.expect("it was listed");
-        if !is_deep || child.kind != Kind::Directory {
+        let it = &self.places[place];
+        let (from, _) = it.found.expect("it was listed");
+        if !it.is_deep || child.kind != Kind::Directory {
             return;
         }
-        let path = join(path, name);
+        let path = it.path_of(name);
         if !self.has_place(path.len(), log) {
             return self.refuse(&path);
         }
@@ -626,6 +619,9 @@ impl Paths {
         };
         let old = self.children.get(&(place, name.clone())).copied();
         let new = stat.as_ref().map(Child::of);
+        if mem::take(&mut self.places[place].is_new) {
+            return self.begin_entry(place, name, new, log, out);
+        }
         let what = match (old, new) {
             (None, None) => return,
             (Some(old), Some(new)) if old == new => return,
@@ -633,7 +629,7 @@ impl Paths {
             (Some(_), None) => "removed",
             (Some(_), Some(_)) => "replaced",
         };
-        let path = join(&self.places[place].path, &name);
+        let path = self.places[place].path_of(&name);
         if old.is_some_and(|old| self.touched.get(&old.key).is_some_and(|it| it.is_written)) {
             line::changed("written", &path, None, None, &mut self.lines);
         }
@@ -728,8 +724,10 @@ impl Paths {
         let what = if is_written { "written" } else { "attributes" };
         if until.is_none() {
             for place in self.places_of(file) {
-                let path = &self.places[place].path;
-                line::changed(what, path, None, None, &mut self.lines);
+                let Place { path, only, .. } = &self.places[place];
+                if only.is_none() {
+                    line::changed(what, path, None, None, &mut self.lines);
+                }
             }
         }
         let from = until.map_or(Bound::Included((file, 0, least())), |(place, name)| {
@@ -737,9 +735,9 @@ impl Paths {
         });
         let names = self.by_file.range((from, Bound::Unbounded));
         for (_, place, name) in names.take_while(|(of, ..)| *of == file) {
-            let Place { path, is_dropped, .. } = &self.places[*place];
-            if !is_dropped {
-                line::changed(what, &join(path, name), None, None, &mut self.lines);
+            let it = &self.places[*place];
+            if !it.is_dropped {
+                line::changed(what, &it.path_of(name), None, None, &mut self.lines);
             }
             if self.lines.len() >= LINES_MAX {
                 let until = Some((*place, name.clone()));

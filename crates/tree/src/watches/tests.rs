@@ -136,6 +136,7 @@ impl World {
                 let part = entries.iter().enumerate().skip(*cookie as usize).take(3);
                 Ok(Reply::Entries(part.map(entry).collect()))
             }
+            Ask::Stat { node } => Ok(Reply::Stat(self.stat(self.nodes[&node.0]))),
             other => unreachable!("{other:?}"),
         }
     }
@@ -264,6 +265,23 @@ fn a_file_is_watched_by_its_own_path() {
     assert_eq!(said.matches("\"change\":\"error\"").count(), 3, "{said}");
     world.write(file);
     assert_eq!(world.settle(), "{\"change\":\"written\",\"path\":\"/f\"}\n");
+    // Its neighbours and its directory are not watched.
+    let other = world.create(1, "g", false);
+    world.write(other);
+    assert_eq!(world.settle(), "");
+    world.rename((1, "g"), (1, "f"));
+    let said = world.settle();
+    assert!(said.starts_with("{\"change\":\"replaced\",\"path\":\"/f\""), "{said}");
+    world.write(file);
+    assert_eq!(world.settle(), "", "it is another file now");
+    world.write(other);
+    assert_eq!(world.settle(), "{\"change\":\"written\",\"path\":\"/f\"}\n");
+    world.rename((1, "f"), (1, "h"));
+    let said = world.settle();
+    assert!(said.starts_with("{\"change\":\"removed\",\"path\":\"/f\""), "{said}");
+    world.create(1, "f", false);
+    let said = world.settle();
+    assert!(said.starts_with("{\"change\":\"created\",\"path\":\"/f\""), "{said}");
     world.close();
 }
 

@@ -1,0 +1,49 @@
+//! Watches of files by their own paths: of the one entry, so that it is reported if the file is
+//! replaced or removed.
+
+use super::{Child, Doing, Log, Output, Paths, parse};
+use crate::request::{Ask, NodeId};
+use base::{Error, Name, Stat};
+
+impl Paths {
+    /// Watches a file by its own path: its entry, to see that it is replaced or removed.
+    pub(super) fn watch_entry(&mut self, place: usize, out: &mut Vec<Output>) {
+        let it = &mut self.places[place];
+        let (mut names, _) = parse(&it.path).expect("it was walked");
+        (it.only, it.is_new, it.is_deep) = (names.pop(), true, false);
+        self.walk(place, (self.root, None), names, out);
+    }
+
+    /// Begins to watch the only entry of a directory that is watched: with what it is now.
+    pub(super) fn watch_only(
+        &mut self,
+        place: usize,
+        node: NodeId,
+        stat: &Stat,
+        log: &mut Log,
+        out: &mut Vec<Output>,
+    ) {
+        self.found(place, node, stat, log);
+        let name = self.places[place].only.clone().expect("there is one");
+        out.push(Output::Ask(Ask::Walk { from: node, names: vec![name.clone()] }));
+        self.doing = Some(Doing::Looking { place, name, since: log.end() });
+    }
+
+    /// Begins to report changes of the entry, after the first look at it.
+    pub(super) fn begin_entry(
+        &mut self,
+        place: usize,
+        name: Name,
+        child: Option<Child>,
+        log: &mut Log,
+        out: &mut Vec<Output>,
+    ) {
+        match child {
+            Some(child) => {
+                self.add_child(place, name, child, log);
+                self.is_watching(place);
+            }
+            None => self.fail(place, Error::NotFound, log, out),
+        }
+    }
+}
