@@ -31,7 +31,7 @@ pub use buf::Buf;
 pub use caller::{Caller, User};
 pub use error::Error;
 pub use file_handle::{FILE_HANDLE_MAX, FileHandle, TAG_SIZE};
-pub use name::{NAME_MAX, Name};
+pub use name::{NAME_MAX, Name, is_temporary};
 pub use skip::skip;
 pub use stat::{
     Access, Expected, FileVersion, Kind, SAYING_DEVICES, SetStat, SetTime, Stat, StatFs,

@@ -46,6 +46,25 @@ impl Name {
     }
 }
 
+/// Returns whether this is the name of an incomplete file of an upload or a copy, until it gets its
+/// own: `.upcall-`, then `put-` and four numbers, or 16 digits and a number.
+pub fn is_temporary(name: &[u8]) -> bool {
+    let Some(rest) = name.strip_prefix(b".upcall-") else { return false };
+    let is_hex = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_hexdigit);
+    let mut parts = rest.split(|byte| *byte == b'-');
+    match parts.next() {
+        Some(b"put") => parts.all(is_hex),
+        Some(process) => {
+            let number = parts.next();
+            process.len() == 16
+                && is_hex(process)
+                && number.is_some_and(is_hex)
+                && parts.next().is_none()
+        }
+        None => false,
+    }
+}
+
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", String::from_utf8_lossy(&self.0))
@@ -55,5 +74,21 @@ impl fmt::Display for Name {
 impl fmt::Debug for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", String::from_utf8_lossy(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_temporary;
+
+    #[test]
+    fn only_names_of_incomplete_files_are_temporary() {
+        for name in [".upcall-put-6745a-0-1-2", ".upcall-put-00ab", ".upcall-cf5b83de3a6ad7fc-0"] {
+            assert!(is_temporary(name.as_bytes()), "{name}");
+        }
+        for name in [".upcall", ".upcall-", ".upcall-notes", ".upcall-put-x", "a.upcall-put-1"] {
+            assert!(!is_temporary(name.as_bytes()), "{name}");
+        }
+        assert!(!is_temporary(b".upcall-cf5b83de3a6ad7fc-0-1"));
     }
 }

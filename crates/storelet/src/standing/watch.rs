@@ -308,6 +308,8 @@ impl Look {
         let Entry { kind, name, stat, .. } = entry;
         let path = || dir.iter().cloned().chain([name.clone()]).collect::<Path>();
         match (kind, stat) {
+            // An upload in progress: it gets another name when it is complete.
+            (Kind::File, _) if base::is_temporary(name.as_bytes()) => {}
             (Kind::Directory, _) if dir.len() < DEPTH_MAX => self.todo.push(path()),
             (Kind::File, Some(stat)) => {
                 self.found.insert(path(), (Mark::of(&stat), stat.changed));
