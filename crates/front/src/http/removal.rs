@@ -1,7 +1,8 @@
 //! Removal of an entry of a directory, and of all below it if it is a directory: a part of other
 //! exchanges.
 //!
-//! Entries are removed in the order of the listing, depth first. What cannot be removed is left,
+//! File systems that are mounted below it stay, and so do the directories above them. Entries are
+//! removed in the order of the listing, depth first. What cannot be removed is left,
 //! with the directories above it, and named. Memory is bounded: one page of names for each level.
 
 use super::exchange::Context;
@@ -42,6 +43,7 @@ struct Level {
     entries: VecDeque<Name>,
     /// Whether something below it could not be removed.
     is_kept: bool,
+    device: u64,
 }
 
 /// State of a removal.
@@ -89,9 +91,15 @@ impl Removal {
                 self.step = Step::Walking(name);
                 None
             }
-            (Step::Walking(name), Ok(Reply::Walked(_, Some(node)))) => {
+            (Step::Walking(name), Ok(Reply::Walked(stats, Some(node)))) => {
+                let device = stats.last().map_or(0, |stat| stat.device);
+                if self.levels.first().is_some_and(|top| top.device != device) {
+                    cx.release(node);
+                    self.fail(Some(name), Error::CrossDevice);
+                    return self.go_on(cx);
+                }
                 let entries = VecDeque::new();
-                self.levels.push(Level { node, name, cookie: 0, entries, is_kept: false });
+                self.levels.push(Level { node, name, cookie: 0, entries, is_kept: false, device });
                 self.open(cx)
             }
             (Step::Opening, Ok(Reply::Opened(open, _))) => {

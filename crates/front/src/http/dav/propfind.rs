@@ -138,7 +138,7 @@ impl Propfind {
                 self.at(Step::Measuring)
             }
             Some(_) => self.measured(cx),
-            // The path leads through links: their targets' dead properties are not reported.
+            // The path leads through links: dead properties of their targets are not reported.
             None => self.target_read(cx, &[]),
         }
     }
@@ -276,7 +276,11 @@ impl Propfind {
                 self.entries.pop_front();
                 self.go_on(cx)
             }
-            Step::Finding(..) => self.go_on(cx),
+            Step::Finding(..) if error == Error::NotFound => self.go_on(cx),
+            Step::Finding(name, stat) => {
+                self.report_member(&name, &stat, &[]);
+                self.go_on(cx)
+            }
             Step::Fetching | Step::Listing => {
                 self.release(cx);
                 match self.has_head {
@@ -304,7 +308,15 @@ impl Exchange for Propfind {
     ) -> State {
         match (std::mem::replace(&mut self.step, Step::Idle), reply) {
             (Step::Fetching, Ok(Reply::Fetched(stat, _, open))) => self.fetched(cx, stat, open),
-            (Step::Walking, Ok(Reply::Walked(_, node))) => self.walked(cx, node),
+            (Step::Walking, Ok(Reply::Walked(stats, Some(node)))) => {
+                // Of a link, the target is reported; of the root, no attributes are walked.
+                let is_same = stats.last().is_none_or(|stat| stat.is_same(&self.stat));
+                if !is_same {
+                    cx.release(node);
+                }
+                self.walked(cx, is_same.then_some(node))
+            }
+            (Step::Walking, Ok(_)) => self.walked(cx, None),
             (Step::Measuring, Ok(Reply::StatFs(space))) => {
                 self.space = Some(space);
                 self.measured(cx)

@@ -32,10 +32,12 @@ enum Step {
     Reading(NodeId, Stat),
     /// Waiting for the open of the file, which is for the flush.
     Opening(NodeId, Stat, Plan),
+    /// Waiting for the permissions to be set.
+    Permitting(NodeId, Stat, OpenId, Plan),
     /// Waiting for the dead properties to be set.
     Setting(NodeId, Stat, OpenId, Plan),
-    /// Waiting for the permissions to be set.
-    Permitting(NodeId, Stat, OpenId),
+    /// Waiting for the permissions of before, as the properties could not be set: with this status.
+    Restoring(NodeId, Stat, OpenId, u16),
     /// Waiting for the changes to be durable.
     Syncing(NodeId, Stat, OpenId),
 }
@@ -88,17 +90,30 @@ impl Proppatch {
         }
     }
 
+    /// Sets the permissions, which more often fails than the rest.
+    fn permit(
+        self: Box<Self>,
+        cx: &mut Context,
+        (node, stat): (NodeId, Stat),
+        open: OpenId,
+        plan: Plan,
+    ) -> State {
+        let Some(mode) = plan.mode else { return self.set(cx, (node, stat), open, plan) };
+        let set = SetStat { mode: Some(mode), ..SetStat::default() };
+        cx.ask(Ask::SetStat { node, open: None, set });
+        self.at(Step::Permitting(node, stat, open, plan))
+    }
+
     /// Sets the dead properties.
     fn set(
         self: Box<Self>,
         cx: &mut Context,
-        at: (NodeId, Stat),
+        (node, stat): (NodeId, Stat),
         open: OpenId,
         plan: Plan,
     ) -> State {
-        let (node, stat) = at;
         if !plan.changes_dead {
-            return self.permit(cx, (node, stat), open, &plan);
+            return self.sync(cx, (node, stat), open);
         }
         let name = ATTRIBUTE.to_vec();
         cx.ask(match plan.dead.is_empty() {
@@ -108,21 +123,37 @@ impl Proppatch {
         self.at(Step::Setting(node, stat, open, plan))
     }
 
-    /// Sets the permissions.
-    fn permit(
-        self: Box<Self>,
+    fn sync(self: Box<Self>, cx: &mut Context, at: (NodeId, Stat), open: OpenId) -> State {
+        cx.ask(Ask::Sync { open, data_only: false });
+        self.at(Step::Syncing(at.0, at.1, open))
+    }
+
+    /// Handles the failure to set the dead properties: the permissions become those of before.
+    fn not_set(
+        mut self: Box<Self>,
         cx: &mut Context,
         (node, stat): (NodeId, Stat),
         open: OpenId,
-        plan: &Plan,
+        (plan, error): (Plan, Error),
     ) -> State {
-        if let Some(mode) = plan.mode {
-            let set = SetStat { mode: Some(mode), ..SetStat::default() };
+        // The file or its file system cannot have these properties.
+        let status = if error == Error::Unsupported { 403 } else { status(error).status };
+        if plan.mode.is_some() {
+            let set = SetStat { mode: Some(stat.mode), ..SetStat::default() };
             cx.ask(Ask::SetStat { node, open: None, set });
-            return self.at(Step::Permitting(node, stat, open));
+            return self.at(Step::Restoring(node, stat, open, status));
         }
-        cx.ask(Ask::Sync { open, data_only: false });
-        self.at(Step::Syncing(node, stat, open))
+        self.step = Step::Restoring(node, stat, open, status);
+        self.not_changed(cx)
+    }
+
+    /// Responds that nothing was changed.
+    fn not_changed(self: Box<Self>, cx: &mut Context) -> State {
+        self.release(cx);
+        let Step::Restoring(_, stat, _, status) = &self.step else {
+            unreachable!("{:?} has changed something", self.step)
+        };
+        self.respond(cx, stat, *status, |_| true)
     }
 
     fn done(self: Box<Self>, cx: &mut Context) -> State {
@@ -165,7 +196,8 @@ impl Proppatch {
                 cx.release(*node);
             }
             Step::Setting(node, _, open, _)
-            | Step::Permitting(node, _, open)
+            | Step::Permitting(node, _, open, _)
+            | Step::Restoring(node, _, open, _)
             | Step::Syncing(node, _, open) => {
                 cx.close(*open);
                 cx.release(*node);
@@ -176,15 +208,14 @@ impl Proppatch {
     fn failed(self: Box<Self>, cx: &mut Context, error: Error) -> State {
         self.release(cx);
         match &self.step {
-            // The file or its file system cannot have these properties.
-            Step::Setting(_, stat, ..) => {
-                let status = if error == Error::Unsupported { 403 } else { status(error).status };
-                self.respond(cx, stat, status, |_| true)
-            }
-            Step::Permitting(..) | Step::Syncing(..) => cx.fail(not_durable(error)),
-            Step::Finding | Step::Measuring(_) | Step::Reading(..) | Step::Opening(..) => {
-                cx.fail(status(error))
-            }
+            Step::Permitting(_, stat, ..) => self.respond(cx, stat, status(error).status, |_| true),
+            Step::Syncing(..) => cx.fail(not_durable(error)),
+            Step::Finding
+            | Step::Measuring(_)
+            | Step::Reading(..)
+            | Step::Opening(..)
+            | Step::Setting(..)
+            | Step::Restoring(..) => cx.fail(status(error)),
         }
     }
 }
@@ -212,18 +243,21 @@ impl Exchange for Proppatch {
             }
             (Step::Reading(node, stat), reply) => self.read(cx, (node, stat), reply),
             (Step::Opening(node, stat, plan), Ok(Reply::Opened(open, _))) => {
+                self.permit(cx, (node, stat), open, plan)
+            }
+            (Step::Permitting(node, stat, open, plan), Ok(_)) => {
                 self.set(cx, (node, stat), open, plan)
             }
-            (Step::Setting(node, stat, open, plan), Ok(_)) => {
-                self.permit(cx, (node, stat), open, &plan)
+            // Without the attribute, somebody else has removed it.
+            (Step::Setting(node, stat, open, _), Ok(_) | Err(Error::NoAttribute)) => {
+                self.sync(cx, (node, stat), open)
             }
-            // Somebody else has removed it.
-            (Step::Setting(node, stat, open, plan), Err(Error::NoAttribute)) => {
-                self.permit(cx, (node, stat), open, &plan)
+            (Step::Setting(node, stat, open, plan), Err(error)) => {
+                self.not_set(cx, (node, stat), open, (plan, error))
             }
-            (Step::Permitting(node, stat, open), Ok(_)) => {
-                cx.ask(Ask::Sync { open, data_only: false });
-                self.at(Step::Syncing(node, stat, open))
+            (step @ Step::Restoring(..), _) => {
+                self.step = step;
+                self.not_changed(cx)
             }
             (step @ Step::Syncing(..), Ok(_)) => {
                 self.step = step;

@@ -135,6 +135,84 @@ fn properties_are_set_at_once_and_durable_before_they_are_acknowledged() {
     .assert_eq(&lab.text);
 }
 
+#[test]
+fn permissions_are_those_of_before_if_the_other_properties_cannot_be_set() {
+    let mut lab = Lab::new();
+    let both = SET.replace(
+        "</D:prop>",
+        "<e:executable xmlns:e=\"http://apache.org/dav/props/\">T</e:executable></D:prop>",
+    );
+    begin(&mut lab, "PROPPATCH", "", &both);
+    lab.answer(walked(file(3), 7));
+    lab.answer(Ok(Reply::Stat(file(3))));
+    lab.answer(Err(Error::NoAttribute));
+    lab.answer(Ok(Reply::Opened(OpenId(8), file(3))));
+    lab.text.clear();
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Err(Error::NoSpace));
+    let text = said(&mut lab, Input::Answered(CALL, Ok(Reply::Done)));
+    assert_eq!(text.matches("HTTP/1.1 507").count(), 1, "{text}");
+    assert!(!text.contains("200 OK"), "{text}");
+    expect![[r#"
+        <- Done: ask 0 SetAttr
+        <- NoSpace: ask 0 SetStat
+    "#]]
+    .assert_eq(&lab.text);
+}
+
+/// The dead properties of the target of a link are not known, but its members are listed.
+#[test]
+fn the_members_of_a_directory_behind_a_link_are_listed() {
+    let mut lab = Lab::new();
+    begin(&mut lab, "PROPFIND", "Depth: 1\r\n", "");
+    lab.answer(Ok(Reply::Fetched(directory(), Buf::default(), Some(OpenId(1)))));
+    lab.answer(walked(Stat { kind: Kind::Symlink, inode: 99, ..file(1) }, 7));
+    let entry = Entry {
+        cookie: 1,
+        inode: 1,
+        device: None,
+        kind: Kind::File,
+        name: Name::new(b"x").expect("plain"),
+        stat: Some(file(3)),
+        handle: None,
+    };
+    lab.answer(Ok(Reply::Entries(vec![entry])));
+    let text = said(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
+    assert!(text.contains("<D:href>/a/f/x</D:href>"), "{text}");
+}
+
+#[test]
+fn what_is_mounted_below_a_directory_is_not_removed() {
+    let mut lab = Lab::new();
+    lab.say("DELETE /a/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.answer(walked(directory(), 5));
+    lab.answer(Ok(Reply::Opened(OpenId(6), directory())));
+    lab.answer(Err(Error::NotEmpty));
+    lab.answer(walked(directory(), 7));
+    lab.answer(Ok(Reply::Opened(OpenId(8), directory())));
+    let entry = Entry {
+        cookie: 1,
+        inode: 1,
+        device: None,
+        kind: Kind::Directory,
+        name: Name::new(b"mount").expect("plain"),
+        stat: None,
+        handle: None,
+    };
+    lab.answer(Ok(Reply::Entries(vec![entry])));
+    lab.answer(Err(Error::NotEmpty));
+    lab.text.clear();
+    lab.answer(walked(Stat { device: 9, ..directory() }, 10));
+    lab.answer(Ok(Reply::Opened(OpenId(11), directory())));
+    let text = said(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
+    assert!(text.contains("<D:href>/a/f/mount</D:href><D:status>HTTP/1.1 403"), "{text}");
+    expect![[r#"
+        <- Walked: release 10, ask 0 Open
+        <- Opened: ask 0 List
+    "#]]
+    .assert_eq(&lab.text);
+}
+
 /// Advances a copy or move to the open directories, with this at the destination.
 fn relocate(lab: &mut Lab, method: &str, source: Stat, present: Option<Stat>) {
     begin(lab, method, "Destination: http://localhost/b\r\n", "");
