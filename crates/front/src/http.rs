@@ -32,7 +32,7 @@ mod transfer;
 #[cfg(test)]
 mod tests;
 
-use crate::{CallId, Export, Input, Output};
+use crate::{CallId, Export, Input, Output, webdav};
 use access::Access;
 use base::op::ReceiveBuf;
 use base::{Automaton, Buf, Caller, Error, Instant, Name};
@@ -62,6 +62,8 @@ const HEADROOM: u32 = 512;
 
 /// Call of the current request.
 const CALL: CallId = CallId(0);
+/// One reply outstanding, of the locks.
+const DISCARDED: usize = 1;
 /// Call for the cleanup of a session that ends early.
 const CLEANUP: CallId = CallId(1);
 /// Call that feeds input to a program or a service, beside the one that reads its output.
@@ -123,6 +125,10 @@ pub struct Session {
     number: u64,
     /// Number of temporary names used so far.
     temporaries: u64,
+    /// Number of the current change, registered with the locks.
+    change: Option<u64>,
+    /// Whether no entry may be added to its directory, which others have locked.
+    is_dir_locked: bool,
     /// Bytes requested or being written by the call in flight.
     asked: usize,
     /// Bytes queued and not yet sent.
@@ -159,6 +165,8 @@ impl Session {
             last_byte_came: false,
             number: 0,
             temporaries: 0,
+            change: None,
+            is_dir_locked: false,
             asked: 0,
             unsent: 0,
             lent: 0,
@@ -338,6 +346,7 @@ impl Context<'_> {
             }
             Input::Drain => self.finish(state),
             Input::Lost => self.lose(state),
+            Input::Locks(reply) => self.locks_answered(state, reply),
             Input::Claimed(..) => unreachable!("claims are of NFS calls"),
         }
     }
@@ -375,6 +384,21 @@ impl Context<'_> {
                 State::Closing { asked: asked - 1 + more }
             }
             // No call is in flight in these states.
+            state @ (State::Head { .. } | State::Discarding { .. }) => {
+                unreachable!("{reply:?} in {state:?}")
+            }
+        }
+    }
+
+    fn locks_answered(&mut self, state: State, reply: webdav::Reply) -> State {
+        match state {
+            State::Exchange(exchange) => exchange.locks_answered(self, reply),
+            State::Closing { asked } => {
+                assert!(asked > 0, "only what was asked for is answered");
+                let more = self.discard_locks(reply);
+                State::Closing { asked: asked - 1 + more }
+            }
+            // Nothing is outstanding in these states.
             state @ (State::Head { .. } | State::Discarding { .. }) => {
                 unreachable!("{reply:?} in {state:?}")
             }
@@ -492,6 +516,28 @@ impl Context<'_> {
             return self.hang_up("idle for too long");
         }
         self.refuse_head(refusal(408, "the request head took too long"))
+    }
+
+    /// Discards a reply of the locks after the client has left; returns the number of replies that
+    /// are outstanding because of it.
+    fn discard_locks(&mut self, reply: webdav::Reply) -> usize {
+        match reply {
+            webdav::Reply::Begun(begun) => {
+                self.ask_locks(webdav::Request::End(begun.number));
+                0
+            }
+            webdav::Reply::Granted(lock) => {
+                let webdav::Lock { path, token, .. } = *lock;
+                self.ask_locks(webdav::Request::Unlock(path, token));
+                DISCARDED
+            }
+            webdav::Reply::Refused(..)
+            | webdav::Reply::Locked(_)
+            | webdav::Reply::Missing
+            | webdav::Reply::Full
+            | webdav::Reply::Done
+            | webdav::Reply::Found(_) => 0,
+        }
     }
 
     /// Discards a reply after the client has left; returns the number of replies still outstanding.

@@ -8,12 +8,15 @@
 //! - [`ninep`] speaks 9P2000 and 9P2000.L.
 //! - [`http`] speaks HTTP/1.1.
 //! - [`nfs`] speaks NFSv3 and its MOUNT protocol.
+//!
+//! [`webdav`] has the locks of all HTTP connections.
 
 pub mod http;
 pub mod nfs;
 pub mod ninep;
 mod room;
 mod session;
+pub mod webdav;
 
 use room::HANDLES_FEW;
 pub use room::{HANDLES_MIN, Room, SMALL_MAX};
@@ -37,6 +40,8 @@ pub enum Input {
     Answered(CallId, Result<Reply, Error>),
     /// Result of the claim of an NFS call.
     Claimed(CallId, nfs::Claim),
+    /// Reply of the locks of WebDAV.
+    Locks(webdav::Reply),
     /// Number of queued bytes that have been sent to the client.
     Sent(usize),
     /// End of the stream from the client.
@@ -77,6 +82,9 @@ pub enum Output {
     Claim(CallId, nfs::CallKey),
     /// End a claimed call, with the reply to give to those that claim it later.
     Settle(nfs::CallKey, Option<Vec<u8>>),
+    /// Send a request of this user to the locks of WebDAV; one [`Input::Locks`] follows if there
+    /// is a reply.
+    Locks(Caller, webdav::Request),
     /// End of an HTTP request, completed or not.
     Account(Account),
 }

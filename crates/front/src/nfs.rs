@@ -251,6 +251,7 @@ impl Automaton for Session {
             Input::Received(bytes) => self.gather(bytes),
             Input::Answered(id, reply) => self.answered(now, id, reply, out),
             Input::Claimed(id, claim) => self.claimed(now, id, claim, out),
+            Input::Locks(_) => unreachable!("locks are of WebDAV"),
             Input::Sent(bytes) => {
                 assert!(bytes <= self.unsent, "no more is sent than was queued");
                 self.unsent -= bytes;

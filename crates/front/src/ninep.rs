@@ -346,6 +346,7 @@ impl Automaton for Session {
             )
             | (state @ State::Closing, Input::Ended | Input::Lost) => state,
             (_, Input::Claimed(..)) => unreachable!("claims are of NFS calls"),
+            (_, Input::Locks(_)) => unreachable!("locks are of WebDAV"),
         };
     }
 

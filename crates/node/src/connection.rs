@@ -9,10 +9,10 @@
 use crate::admission::Debt;
 use crate::stages::Stage;
 use base::op::{ClientKey, Op, OpId, Peer, Socket, UNSENT_MAX};
-use base::{Automaton, Buf, Error, Instant};
+use base::{Automaton, Buf, Caller, Error, Instant};
 use front::nfs::{CallKey, Claim};
 use front::{Account, CallId, Input as SessionInput, Output as SessionOutput};
-use front::{Room, Session};
+use front::{Room, Session, webdav};
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -44,6 +44,8 @@ pub enum Input {
     Answered(CallId, Result<Reply, Error>),
     /// Result of the claim of an NFS call.
     Claimed(CallId, Claim),
+    /// Reply of the locks of WebDAV.
+    Locks(webdav::Reply),
     /// A deadline has passed, or the limits have changed.
     Tick,
     /// Shutdown of the server.
@@ -77,6 +79,8 @@ pub enum Output {
     Claim(CallId, CallKey),
     /// End of a claimed call, with its reply.
     Settle(CallKey, Option<Vec<u8>>),
+    /// Request of a user to the locks of WebDAV.
+    Locks(Caller, webdav::Request),
     /// End of an HTTP request.
     Account(Account),
 }
@@ -368,6 +372,7 @@ impl Connection {
                 SessionOutput::Called(name, is_done) => out.push(Output::Called(name, is_done)),
                 SessionOutput::Claim(call, key) => out.push(Output::Claim(call, key)),
                 SessionOutput::Settle(key, reply) => out.push(Output::Settle(key, reply)),
+                SessionOutput::Locks(caller, request) => out.push(Output::Locks(caller, request)),
                 SessionOutput::Account(account) => out.push(Output::Account(account)),
                 SessionOutput::Finish => self.finish = Finish::Wanted,
                 SessionOutput::Hangup(_) if self.state == State::Ending => {}
@@ -443,6 +448,7 @@ impl Automaton for Connection {
             Input::Claimed(call, claim) => {
                 self.pass(now, SessionInput::Claimed(call, claim), out);
             }
+            Input::Locks(reply) => self.pass(now, SessionInput::Locks(reply), out),
             Input::Tick if self.silent_until.is_some_and(|until| until <= now) => {
                 self.silent_until = None;
                 self.lose(now, out);

@@ -66,6 +66,7 @@ use changes::Changes;
 use connection::Connection;
 use fairness::Client;
 use front::nfs::Replays;
+use front::webdav::Locks;
 use listener::ACCEPTED_MAX;
 use listener::Listener;
 use log::{Access, Log, News};
@@ -168,6 +169,8 @@ pub struct Node {
     admission: Admission,
     /// Replies to NFS calls that clients may send again over another connection.
     replays: Replays<connection::Origin>,
+    /// Locks of WebDAV, in home.
+    dav_locks: Locks,
     stages: Stages,
     traffic: Traffic,
     changes: Changes,
@@ -258,6 +261,7 @@ impl Node {
             alarms: BTreeSet::new(),
             admission,
             replays: Replays::new(replays_max),
+            dav_locks: Locks::default(),
             stages: Stages::default(),
             traffic: Traffic::default(),
             changes,
@@ -435,6 +439,7 @@ impl Automaton for Node {
 
     fn check(&self) {
         self.replays.check();
+        self.dav_locks.check();
         assert!(self.messages.is_empty());
         // When there is one place left, each listener may be accepting connections.
         let places = self.config.connections_max + admission::LOCAL_PLACES;

@@ -17,8 +17,8 @@ use super::status::Report;
 use super::{Node, Phase};
 use crate::route::Message;
 use base::op::{ClientKey, Envelope, Op, Unresponsive};
-use base::{Error, Instant};
-use front::CallId;
+use base::{Caller, Error, Instant};
+use front::{CallId, webdav};
 use std::collections::BTreeSet;
 use storelet::{AskId, Crossing, worker};
 use tree::{Input as TreeInput, Reply, RequestId};
@@ -51,6 +51,10 @@ pub(crate) enum ClientMessage {
     /// Request of the connection, cancellation of one, or release of a node or an open file.
     /// Exactly one [`ClientMessage::Reply`] follows each request.
     Names(Client, names::Input),
+    /// Request of the connection, for this user, to the locks of WebDAV; it waits for no turn.
+    Locks(Client, Caller, webdav::Request),
+    /// Reply of the locks to a connection.
+    LocksReply(Client, webdav::Reply),
     /// The connection has closed, and all its handles were released.
     Closed(Client),
     /// Reply of home.
@@ -183,7 +187,7 @@ impl Node {
 
     /// Receives a message of another node: those of a connection wait for its turn, the rest are
     /// processed in order of arrival. A queued request that is cancelled is not started.
-    pub(crate) fn receive(&mut self, envelope: Envelope, ops: &mut Vec<Op>) {
+    pub(crate) fn receive(&mut self, now: Instant, envelope: Envelope, ops: &mut Vec<Op>) {
         let node_message = match envelope.0.downcast::<ClientMessage>() {
             Ok(node_message) => *node_message,
             Err(other) => {
@@ -207,6 +211,16 @@ impl Node {
                 Some(input) => self.forward(client.node, input),
                 None => self.bill.defer(),
             },
+            ClientMessage::Locks(client, caller, request) => {
+                let key = self.front_clients.get(&client).copied().unwrap_or(ClientKey::NOBODY);
+                if let Some(reply) = self.dav_locks.handle(now, (key, &caller), request) {
+                    post_client(client.node, ClientMessage::LocksReply(client, reply), ops);
+                }
+            }
+            ClientMessage::LocksReply(client, reply) => {
+                let input = connection::Input::Locks(reply);
+                self.messages.push_back(Message::Connection(client.slot, input));
+            }
             ClientMessage::Opened(client, key) => _ = self.front_clients.insert(client, key),
             ClientMessage::Closed(client) => {
                 self.front_clients.remove(&client);
@@ -217,6 +231,26 @@ impl Node {
                 let client = Client::of_slot(id.asker() as usize);
                 self.queue.complete(client, Completion::Reply(id, reply));
             }
+        }
+    }
+
+    /// Passes a request of a connection to the locks of WebDAV, here or in home.
+    pub(crate) fn ask_locks(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        caller: Caller,
+        request: webdav::Request,
+        ops: &mut Vec<Op>,
+    ) {
+        if !self.is_home() {
+            let client = Client { node: self.number(), slot };
+            return post_client(HOME, ClientMessage::Locks(client, caller, request), ops);
+        }
+        let key = self.connections[slot].client();
+        if let Some(reply) = self.dav_locks.handle(now, (key, &caller), request) {
+            let input = connection::Input::Locks(reply);
+            self.messages.push_back(Message::Connection(slot, input));
         }
     }
 

@@ -113,7 +113,7 @@ impl Node {
         let (kind, index) = of(event.id);
         match (kind, event.done) {
             (_, Done::Stop) => self.stop(now, ops),
-            (_, Done::Envelope(envelope)) => self.receive(envelope, ops),
+            (_, Done::Envelope(envelope)) => self.receive(now, envelope, ops),
             (_, Done::Closing { client, begins }) => self.note_closing(client, begins),
             (_, Done::Unresponsive(all)) => self.note_unresponsive(now, all, ops),
             (tree, done) if self.trees.contains(tree) => {
@@ -290,11 +290,17 @@ impl Node {
         if !mem::replace(&mut connection.is_marked, true) {
             self.busy.push(slot);
         }
-        self.deliver(slot, &mut out, ops);
+        self.deliver(now, slot, &mut out, ops);
         self.scratch.connections = out;
     }
 
-    fn deliver(&mut self, slot: usize, out: &mut Vec<connection::Output>, ops: &mut Vec<Op>) {
+    fn deliver(
+        &mut self,
+        now: Instant,
+        slot: usize,
+        out: &mut Vec<connection::Output>,
+        ops: &mut Vec<Op>,
+    ) {
         use connection::Output;
         for output in out.drain(..) {
             let input = match output {
@@ -322,6 +328,10 @@ impl Node {
                 }
                 Output::Settle(key, reply) => {
                     self.replays.settle(self.connections[slot].origin(), key, reply);
+                    continue;
+                }
+                Output::Locks(caller, request) => {
+                    self.ask_locks(now, slot, caller, request, ops);
                     continue;
                 }
                 Output::Account(account) => {

@@ -55,9 +55,11 @@ impl Shadow {
         match envelope.0.downcast::<ClientMessage>() {
             Ok(node_message) => match *node_message {
                 ClientMessage::Reply(id, reply) => FromHome::Reply(id, reply),
-                ClientMessage::Names(..) | ClientMessage::Opened(..) | ClientMessage::Closed(_) => {
-                    FromHome::Other
-                }
+                ClientMessage::Names(..)
+                | ClientMessage::Locks(..)
+                | ClientMessage::LocksReply(..)
+                | ClientMessage::Opened(..)
+                | ClientMessage::Closed(_) => FromHome::Other,
             },
             Err(other) => {
                 match *other.downcast::<NodeMessage>().expect("fronts receive node messages") {

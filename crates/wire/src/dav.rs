@@ -8,7 +8,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-pub use parse::{propfind, proppatch};
+pub use parse::{lock_request, propfind, proppatch};
 
 use quick_xml::escape::escape;
 use std::fmt::Write as _;
@@ -17,6 +17,8 @@ use std::fmt::Write as _;
 pub const BODY_MAX: usize = 64 << 10;
 /// Maximum number of properties in a request.
 pub const PROPERTIES_MAX: usize = 256;
+/// Maximum length of the owner of a lock, bytes.
+const OWNER_MAX: usize = 1 << 10;
 /// Maximum depth of elements in a body.
 const DEPTH_MAX: usize = 32;
 /// Maximum length of a namespace, and of the local name of a property, bytes.
@@ -85,6 +87,42 @@ impl Change {
             Change::Remove(name) => name,
         }
     }
+}
+
+/// A lock, as requested by a `LOCK` (§14.11) and reported (§14.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockScope {
+    /// Whether it excludes all other locks, and not only exclusive ones.
+    pub is_exclusive: bool,
+    /// Contact of the user, XML text.
+    pub owner: Option<String>,
+}
+
+/// The value of the property `supportedlock` (§15.10).
+pub const SUPPORTED_LOCKS: &str = "<D:lockentry><D:lockscope><D:exclusive/></D:lockscope>\
+    <D:locktype><D:write/></D:locktype></D:lockentry><D:lockentry><D:lockscope><D:shared/>\
+    </D:lockscope><D:locktype><D:write/></D:locktype></D:lockentry>";
+
+/// Writes a lock as a part of the property `lockdiscovery` (§15.8): whether it covers all below its
+/// root, its timeout in seconds, its token, and the percent-encoded path of its root.
+pub fn write_lock(
+    scope: &LockScope,
+    (is_deep, seconds): (bool, u64),
+    (token, root): (&str, &str),
+    out: &mut String,
+) {
+    let kind = if scope.is_exclusive { "exclusive" } else { "shared" };
+    let depth = if is_deep { "infinity" } else { "0" };
+    let owner = scope.owner.as_ref().map(|owner| format!("<D:owner>{owner}</D:owner>"));
+    write!(
+        out,
+        "<D:activelock><D:locktype><D:write/></D:locktype><D:lockscope><D:{kind}/></D:lockscope>\
+         <D:depth>{depth}</D:depth>{}<D:timeout>Second-{seconds}</D:timeout><D:locktoken><D:href>\
+         {}</D:href></D:locktoken><D:lockroot><D:href>{root}</D:href></D:lockroot></D:activelock>",
+        owner.unwrap_or_default(),
+        escape(token),
+    )
+    .expect("a string");
 }
 
 /// The beginning of a multi-status response (§13).

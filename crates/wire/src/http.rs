@@ -9,6 +9,7 @@ mod chunk;
 mod collection;
 mod condition;
 mod range;
+mod state_lists;
 mod target;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ pub use chunk::{Chunks, Piece};
 pub use collection::{DavFields, Depth, Destination};
 pub use condition::{Conditions, Tags, Verdict};
 pub use range::{Range, Ranges, Resolved};
+pub use state_lists::{ResourceState, StateCondition, StateList};
 pub use target::{Target, encode_component};
 
 use base::Time;
@@ -72,13 +74,22 @@ methods! {
     Copy = "COPY",
     /// Move the resource to another place.
     Move = "MOVE",
+    /// Lock the resource, or refresh a lock.
+    Lock = "LOCK",
+    /// Remove a lock.
+    Unlock = "UNLOCK",
 }
 
 impl Method {
     /// Returns whether it is a method of WebDAV.
     pub fn is_dav(self) -> bool {
-        use Method::{Copy, Mkcol, Move, Propfind, Proppatch};
-        matches!(self, Propfind | Proppatch | Mkcol | Copy | Move)
+        use Method::{Copy, Lock, Mkcol, Move, Propfind, Proppatch, Unlock};
+        matches!(self, Propfind | Proppatch | Mkcol | Copy | Move | Lock | Unlock)
+    }
+
+    /// Returns whether it is about a lock.
+    pub fn is_lock(self) -> bool {
+        matches!(self, Method::Lock | Method::Unlock)
     }
 
     /// Returns whether it changes what the server stores at the target.
@@ -131,7 +142,7 @@ pub struct Request {
     pub ranges: Option<Ranges>,
     /// Preconditions.
     pub conditions: Conditions,
-    /// Fields of WebDAV, for its methods.
+    /// Fields of WebDAV, for its methods, and for those that change something.
     pub dav: Option<Box<DavFields>>,
 }
 
@@ -388,6 +399,7 @@ pub fn status_text(status: u16) -> &'static str {
         415 => "Unsupported Media Type",
         417 => "Expectation Failed",
         422 => "Unprocessable Content",
+        423 => "Locked",
         424 => "Failed Dependency",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",

@@ -9,8 +9,8 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Suites of litmus that a server of class 1 has to pass.
-const LITMUS: &str = "basic copymove props http";
+/// Suites of litmus.
+const LITMUS: &str = "basic copymove props locks http";
 
 /// Runs the suite, on a directory and on a volume.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
@@ -130,7 +130,7 @@ fn davfs(kind: Kind, base: &Path) -> Result<String> {
     give_away(&dir.join("sub"))?;
     let server = Server::start(kind, &dir, &["--http-write"])?;
     let url = format!("http://127.0.0.1:{}/", server.http);
-    let mut command = sh::cmd("mount.davfs", &["-o", "nolocks", &url]);
+    let mut command = sh::cmd("mount.davfs", &[&url]);
     let mut child = command.arg(&mount).stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
     child.stdin.take().context("its input")?.write_all(b"user\npassword\n")?;
     ensure!(child.wait()?.success(), "mount.davfs");

@@ -65,6 +65,7 @@ impl Context<'_> {
 
     /// Ends the accounting of the current request, if there is one.
     pub(super) fn account(&mut self) {
+        self.end_change();
         let Access { method, status, sent, heads, entry } =
             std::mem::take(&mut self.session.access);
         if method.is_none() && status.is_none() {

@@ -71,7 +71,9 @@ const DENIED: &str = "the file's permissions refuse this";
 /// Returns the supported methods, for the `Allow` field.
 pub(super) fn allowed(write: bool) -> &'static str {
     match write {
-        true => "GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, PROPPATCH, MKCOL, COPY, MOVE",
+        true => {
+            "GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, PROPPATCH, MKCOL, COPY, MOVE, LOCK, UNLOCK"
+        }
         false => "GET, HEAD, OPTIONS, PROPFIND",
     }
 }

@@ -1,10 +1,12 @@
-//! WebDAV, class 1 (RFC 4918): properties and collections.
+//! WebDAV, classes 1 and 2 (RFC 4918): properties, collections and locks.
 //!
 //! Collections are directories. Links are followed as by `GET` where properties are read, and by
 //! no method that changes something (decision 10).
 
 mod file_copy;
+mod lock;
 mod make;
+mod permit;
 mod properties;
 mod propfind;
 mod proppatch;
@@ -16,6 +18,7 @@ use super::exchange::{Context, Exchange, Stay};
 use super::{BODY_TIME, State};
 use crate::CallId;
 use base::{Error, Instant};
+use lock::Lock;
 use make::Make;
 use propfind::Propfind;
 use proppatch::Proppatch;
@@ -39,7 +42,10 @@ impl Context<'_> {
     /// Begins the exchange of a WebDAV request.
     pub(super) fn begin_dav(&mut self, request: Request) -> State {
         let method = request.method;
-        if let Method::Propfind | Method::Proppatch = method {
+        if method == Method::Unlock {
+            return Lock::begin_unlock(self, request);
+        }
+        if let Method::Propfind | Method::Proppatch | Method::Lock = method {
             return Receive::begin(self, request);
         }
         // RFC 4918 §9.3: a body that is not understood is refused.
@@ -99,6 +105,8 @@ impl Exchange for Receive {
         let Receive { request, body, .. } = *self;
         let begun = if request.method == Method::Propfind {
             wire::dav::propfind(&body).map(|wanted| Propfind::begin(cx, request, wanted))
+        } else if request.method == Method::Lock {
+            wire::dav::lock_request(&body).map(|scope| Lock::begin(cx, request, scope))
         } else {
             wire::dav::proppatch(&body).map(|changes| Proppatch::begin(cx, request, changes))
         };

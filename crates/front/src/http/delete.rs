@@ -8,7 +8,7 @@ use super::exchange::{Context, Exchange, Stay};
 use super::put::{UNEXPECTED, is_missing};
 use super::removal::{Failure, Removal};
 use super::{CALL, State};
-use crate::CallId;
+use crate::{CallId, webdav};
 use base::op::Replacement;
 use base::{Access, Error, Expected, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
@@ -114,7 +114,7 @@ impl Exchange for Delete {
             (Step::Removing(dir), Ok(Reply::Unexpected(present))) => {
                 self.looked(cx, dir, present.as_ref())
             }
-            (Step::Removing(dir), Ok(_)) => self.sync(cx, dir),
+            (Step::Removing(dir), Ok(_)) => self.removed_all(cx, dir, &[]),
             (Step::RemovingAll(dir, mut removal), reply) => match removal.answered(cx, reply) {
                 None => self.at(Step::RemovingAll(dir, removal)),
                 Some(failures) => self.removed_all(cx, dir, &failures),
@@ -182,7 +182,10 @@ impl Delete {
     /// Continues after everything was removed that could be.
     fn removed_all(self: Box<Self>, cx: &mut Context, dir: Dir, failures: &[Failure]) -> State {
         match failures {
-            [] => self.sync(cx, dir),
+            [] => {
+                cx.ask_locks(webdav::Request::Gone(self.request.target.path.clone()));
+                self.sync(cx, dir)
+            }
             // The target itself, not something below it.
             [(path, error)] if path.len() == 1 => {
                 dir.release(cx);

@@ -11,7 +11,7 @@ use super::operate::{self, Operate, service_of};
 use super::put::Put;
 use super::run::{Run, names_storelet};
 use super::{CALL, DISCARD_MAX, DISCARD_TIME, IDLE_TIME, Session, State, guard};
-use crate::{CallId, Output};
+use crate::{CallId, Output, webdav};
 use base::op::ReceiveBuf;
 use base::{Buf, Error, Instant, Name, Time};
 use std::fmt::Debug;
@@ -35,6 +35,11 @@ pub(super) trait Exchange: Stay + Debug + Send {
         call: CallId,
         reply: Result<Reply, Error>,
     ) -> State;
+
+    /// Handles the reply of the locks of WebDAV.
+    fn locks_answered(self: Box<Self>, _cx: &mut Context, reply: webdav::Reply) -> State {
+        unreachable!("{reply:?} was not asked for")
+    }
 
     /// Handles received bytes, which are in the session's input.
     fn received(self: Box<Self>, _cx: &mut Context) -> State {
@@ -160,10 +165,10 @@ impl Context<'_> {
             Method::Options => self.respond(
                 Head::new(204)
                     .field("Allow", allowed(writes))
-                    .field("DAV", "1")
+                    .field("DAV", "1, 2")
                     .field("MS-Author-Via", "DAV"),
             ),
-            method if method.changes() && !writes => {
+            method if (method.changes() || method.is_lock()) && !writes => {
                 let reason = "this server does not write over HTTP: start it with --http-write";
                 self.refuse(refusal(405, reason))
             }
@@ -171,16 +176,29 @@ impl Context<'_> {
             Method::Put if request.is_partial => {
                 self.refuse(refusal(400, "put the whole file: parts are not joined here"))
             }
-            Method::Put => Put::begin(self, request),
-            Method::Delete => Delete::begin(self, request),
-            Method::Propfind | Method::Proppatch | Method::Mkcol | Method::Copy | Method::Move => {
-                self.begin_dav(request)
-            }
+            Method::Put
+            | Method::Delete
+            | Method::Proppatch
+            | Method::Mkcol
+            | Method::Copy
+            | Method::Move => self.begin_change(request),
+            Method::Propfind | Method::Lock | Method::Unlock => self.begin_dav(request),
             Method::Post => match self.is_about(&request, operate::FILE).cloned() {
                 Some(service) => Operate::begin(self, &request, service),
                 None => Run::begin(self, &request),
             },
         }
+    }
+
+    /// Begins a change that the locks permit, or a method of WebDAV that changes nothing.
+    pub(super) fn begin_permitted(&mut self, request: Request) -> State {
+        if request.method == Method::Put {
+            return Put::begin(self, request);
+        }
+        if request.method == Method::Delete {
+            return Delete::begin(self, request);
+        }
+        self.begin_dav(request)
     }
 
     /// Returns whether the end of the stream aborts the response to a request.

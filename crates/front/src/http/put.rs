@@ -30,6 +30,9 @@ const MODE: u32 = 0o644;
 /// Response to failed conditions.
 pub(super) const UNEXPECTED: Refusal = refusal(412, "the file is not the one that was expected");
 
+const DIR_LOCKED: Refusal =
+    refusal(423, "the directory is locked; send the token of the lock in the If field");
+
 /// An upload.
 #[derive(Debug)]
 pub(super) struct Put {
@@ -337,6 +340,7 @@ impl Put {
             (step, reply) => unreachable!("{reply:?} in {step:?}"),
         };
         let refused = match &present {
+            Ok(None) if cx.session.is_dir_locked => Some(DIR_LOCKED),
             Err(error) => Some(status(*error)),
             Ok(present) => refused(&self.request.conditions, Method::Put, present.as_ref()),
         };

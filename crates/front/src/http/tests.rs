@@ -46,19 +46,22 @@ fn file(size: u64) -> Stat {
 /// A client and a tree in one: sends requests, replies to the session, and records the trace.
 struct Lab {
     session: Session,
+    locks: webdav::Locks,
     text: String,
     sent: usize,
 }
 
 impl Lab {
     fn new() -> Lab {
-        Lab { session: session(), text: String::new(), sent: 0 }
+        let locks = webdav::Locks::default();
+        Lab { session: session(), locks, text: String::new(), sent: 0 }
     }
 
     fn step(&mut self, label: &str, input: Input) {
         let mut out = Vec::new();
         self.session.step(Instant(0), input, &mut out);
         self.session.check();
+        answer_locks(&mut self.session, &mut self.locks, &mut out);
         self.sent += out.iter().map(length).sum::<usize>();
         // Accounting has tests of its own.
         let others = out.iter().filter(|output| !matches!(output, Output::Account(_)));
@@ -86,6 +89,19 @@ impl Lab {
     }
 }
 
+/// Has the locks answer what they were asked.
+fn answer_locks(session: &mut Session, locks: &mut webdav::Locks, out: &mut Vec<Output>) {
+    while let Some(at) = out.iter().position(|output| matches!(output, Output::Locks(..))) {
+        let Output::Locks(caller, request) = out.remove(at) else { unreachable!() };
+        let client = (base::op::ClientKey(1), &caller);
+        if let Some(reply) = locks.handle(Instant(0), client, request) {
+            session.step(Instant(0), Input::Locks(reply), out);
+        }
+        locks.check();
+        session.check();
+    }
+}
+
 fn show(output: &Output) -> String {
     match output {
         Output::Ask(call, request) => match &request.ask {
@@ -108,6 +124,7 @@ fn show(output: &Output) -> String {
         Output::Cancel(call) => format!("cancel {}", call.0),
         Output::Finish => "finish".to_string(),
         Output::Account(account) => format!("account {account:?}"),
+        Output::Locks(..) => "locks".to_string(),
         Output::Replied(_) | Output::Called(..) | Output::Claim(..) | Output::Settle(..) => {
             unreachable!("{output:?} of HTTP")
         }

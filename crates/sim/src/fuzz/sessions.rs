@@ -5,11 +5,11 @@
 
 use super::streams;
 use super::stub::Stub;
-use base::op::ReceiveBuf;
+use base::op::{ClientKey, ReceiveBuf};
 use base::rng::Rng;
 use base::{Automaton, Caller, Error, Instant, Time};
 use front::nfs::Replays;
-use front::{CallId, Export, Identity, Input, Limits, Nfs, Output, Protocol, Session, Web};
+use front::{CallId, Export, Identity, Input, Limits, Nfs, Output, Protocol, Session, Web, webdav};
 use std::collections::VecDeque;
 use std::time::Duration;
 use tree::{Ask, NodeId};
@@ -27,6 +27,8 @@ struct Rig<'a> {
     replays: Replays<()>,
     now: Instant,
     asked: Vec<(CallId, Ask)>,
+    locks: webdav::Locks,
+    lock_replies: VecDeque<webdav::Reply>,
     unsent: VecDeque<usize>,
     /// A receive in flight, perhaps into the session's own buffer.
     receiving: Option<ReceiveBuf>,
@@ -103,6 +105,8 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
         replays: Replays::new(REPLAYS_MAX),
         now: Instant(1),
         asked: Vec::new(),
+        locks: webdav::Locks::default(),
+        lock_replies: VecDeque::new(),
         unsent: VecDeque::new(),
         receiving: None,
         hung_up: false,
@@ -114,13 +118,18 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
         rest = &stream[..cut];
     }
     let mut idle = 0;
-    while !rig.hung_up && idle < 100 && (!rest.is_empty() || !rig.asked.is_empty()) {
+    while !rig.hung_up && idle < 100 && rig.has_more(rest) {
         idle = if rig.turn(&mut rest) { 0 } else { idle + 1 };
     }
     rig.end();
 }
 
 impl Rig<'_> {
+    /// Returns whether something is still to be sent or answered.
+    fn has_more(&self, rest: &[u8]) -> bool {
+        !rest.is_empty() || !self.asked.is_empty() || !self.lock_replies.is_empty()
+    }
+
     /// Performs a random event; returns whether there was progress.
     fn turn(&mut self, rest: &mut &[u8]) -> bool {
         if self.receiving.is_none() && self.session.is_hungry() {
@@ -141,6 +150,10 @@ impl Rig<'_> {
             4 | 5 if !self.asked.is_empty() => {
                 let index = self.rng.usize(..self.asked.len());
                 self.answer(index);
+                true
+            }
+            4..=6 if !self.lock_replies.is_empty() => {
+                self.answer_locks();
                 true
             }
             6 if !self.unsent.is_empty() => {
@@ -174,6 +187,12 @@ impl Rig<'_> {
         self.step(Input::Answered(call, reply));
     }
 
+    fn answer_locks(&mut self) {
+        let reply = self.lock_replies.pop_front().expect("there is one");
+        self.step(Input::Locks(reply));
+        self.locks.check();
+    }
+
     fn sent(&mut self) {
         let count = self.rng.usize(1..=self.unsent.len());
         let bytes = self.unsent.drain(..count).sum();
@@ -201,6 +220,10 @@ impl Rig<'_> {
                 Output::Called(name, _) => assert!(!name.is_empty()),
                 Output::Claim(call, key) => claims.push((call, self.replays.claim(&(), key))),
                 Output::Settle(key, reply) => self.replays.settle(&(), key, reply),
+                Output::Locks(caller, request) => {
+                    let client = (ClientKey(1), &caller);
+                    self.lock_replies.extend(self.locks.handle(self.now, client, request));
+                }
                 Output::Account(account) => assert!((200..600).contains(&account.status)),
                 Output::Hangup(_) => self.hung_up = true,
             }
@@ -221,14 +244,18 @@ impl Rig<'_> {
             self.answer(0);
         }
         self.step(Input::Lost);
-        while !self.asked.is_empty() {
-            self.answer(0);
+        while !self.asked.is_empty() || !self.lock_replies.is_empty() {
+            match self.asked.is_empty() {
+                true => self.answer_locks(),
+                false => self.answer(0),
+            }
         }
         while !self.unsent.is_empty() {
             self.sent();
         }
         assert!(self.session.is_over(), "not over: {:?}", self.session);
         assert!(self.replays.is_settled(), "each claim is settled");
+        assert_eq!(self.locks.changes(), 0, "each change ends");
         self.stub.expect_nothing_left();
     }
 }

@@ -196,7 +196,7 @@ pub(super) fn http_request(rng: &mut Rng) -> Vec<u8> {
 /// Draws a request of WebDAV.
 fn webdav(rng: &mut Rng) -> Vec<u8> {
     let methods =
-        ["PROPFIND", "PROPFIND", "PROPPATCH", "MKCOL", "COPY", "COPY", "MOVE", "MOVE", "DELETE"];
+        ["PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "DELETE", "LOCK", "LOCK", "UNLOCK"];
     let paths = ["/", "/a", "/a/", "/a/b", "/b/c/d", "/.upcall/metrics"];
     let fields = [
         "Depth: 0",
@@ -207,6 +207,11 @@ fn webdav(rng: &mut Rng) -> Vec<u8> {
         "Overwrite: F",
         "Overwrite: T",
         "If-Match: *",
+        "If: (<urn:x>)",
+        "If: (Not <DAV:no-lock>)",
+        "If: (<urn:x>) </b> ([\"tag\"])",
+        "Lock-Token: <urn:x>",
+        "Timeout: Second-5, Infinite",
         "Destination: https://elsewhere/x",
         "Expect: 100-continue",
         "Connection: close",
@@ -226,7 +231,8 @@ fn webdav(rng: &mut Rng) -> Vec<u8> {
     if method == "PROPFIND" && !text.contains("Depth") && rng.u8(..4) > 0 {
         text += "Depth: 1\r\n";
     }
-    let body = if method.starts_with("PROP") { dav_body(rng) } else { String::new() };
+    let has_body = method.starts_with("PROP") || method == "LOCK";
+    let body = if has_body { dav_body(rng) } else { String::new() };
     match body.len() {
         0 => format!("{text}\r\n").into_bytes(),
         length => format!("{text}Content-Length: {length}\r\n\r\n{body}").into_bytes(),
@@ -248,6 +254,10 @@ pub(super) fn dav_body(rng: &mut Rng) -> String {
         "<propertyupdate xmlns='DAV:'><set><prop>\
          <executable xmlns='http://apache.org/dav/props/'>T</executable></prop></set>\
          </propertyupdate>",
+        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype>\
+         <owner>me</owner></lockinfo>",
+        "<lockinfo xmlns='DAV:'><lockscope><shared/></lockscope><locktype><write/></locktype>\
+         </lockinfo>",
         "<![CDATA[<propfind/>",
     ];
     bodies[rng.usize(..bodies.len())].to_string()

@@ -131,6 +131,7 @@ pub(super) fn dav_bodies(rng: &mut Rng) {
         streams::spoil(rng, &mut bytes);
     }
     let _ = wire::dav::propfind(&bytes);
+    let _ = wire::dav::lock_request(&bytes);
     let Ok(changes) = wire::dav::proppatch(&bytes) else { return };
     assert!(!changes.is_empty() && changes.len() <= wire::dav::PROPERTIES_MAX);
     for change in changes {

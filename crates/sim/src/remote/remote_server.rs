@@ -194,6 +194,7 @@ impl RemoteServer {
                     | front::Output::Replied(_)
                     | front::Output::Called(..)
                     | front::Output::Claim(..)
+                    | front::Output::Locks(..)
                     | front::Output::Settle(..)
                     | front::Output::Account(_) => continue,
                     front::Output::Hangup(why) => {

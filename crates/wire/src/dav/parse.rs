@@ -1,7 +1,8 @@
 //! Request bodies.
 
 use super::{
-    BODY_MAX, Change, DAV, DEPTH_MAX, NAME_MAX, PROPERTIES_MAX, Property, PropertyName, Wanted,
+    BODY_MAX, Change, DAV, DEPTH_MAX, LockScope, NAME_MAX, OWNER_MAX, PROPERTIES_MAX, Property,
+    PropertyName, Wanted,
 };
 use crate::http::{Refusal, refusal};
 use quick_xml::XmlVersion;
@@ -83,6 +84,42 @@ pub fn proppatch(body: &[u8]) -> Result<Vec<Change>, Refusal> {
     }
     reader.end()?;
     if changes.is_empty() { Err(refusal(400, "the body changes no property")) } else { Ok(changes) }
+}
+
+/// Parses the body of a `LOCK`; an empty one refreshes a lock (§9.10.2): `None`.
+///
+/// # Errors
+/// If it is malformed or too large, or requests another kind of lock.
+pub fn lock_request(body: &[u8]) -> Result<Option<LockScope>, Refusal> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(None);
+    }
+    let mut reader = Reader::new(body)?;
+    reader.root("lockinfo")?;
+    let (mut is_exclusive, mut is_write, mut owner) = (None, false, None);
+    while let Some(element) = reader.child()? {
+        match &*element.dav_name() {
+            "lockscope" => {
+                let names = reader.names()?;
+                is_exclusive = names.iter().find_map(|name| match &*name.local {
+                    "exclusive" if name.namespace == DAV => Some(true),
+                    "shared" if name.namespace == DAV => Some(false),
+                    _unknown => None,
+                });
+            }
+            "locktype" => is_write = reader.names()?.iter().any(|name| name.is_dav("write")),
+            "owner" => owner = Some(reader.value()?).filter(|owner| !owner.is_empty()),
+            _unknown => reader.skip()?,
+        }
+    }
+    reader.end()?;
+    if owner.as_ref().is_some_and(|owner| owner.len() > OWNER_MAX) {
+        return Err(refusal(413, "the owner of the lock is longer than 1 KiB"));
+    }
+    match is_exclusive.filter(|_| is_write) {
+        Some(is_exclusive) => Ok(Some(LockScope { is_exclusive, owner })),
+        None => Err(refusal(422, "a lock is exclusive or shared, and for write")),
+    }
 }
 
 /// Start of an element.

@@ -67,6 +67,29 @@ fn changes_are_in_the_order_of_the_body_and_inherit_their_language() {
 }
 
 #[test]
+fn locks_are_exclusive_or_shared() {
+    let body = |scope: &str, owner: &str| {
+        format!(
+            "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:{scope}/></D:lockscope><D:locktype>\
+             <D:write/></D:locktype>{owner}</D:lockinfo>"
+        )
+    };
+    let parse = |scope: &str, owner: &str| lock_request(body(scope, owner).as_bytes());
+    let owner = parse("exclusive", "<D:owner><D:href>me</D:href></D:owner>").unwrap().unwrap();
+    let text = "<href xmlns=\"DAV:\">me</href>".to_string();
+    assert_eq!(owner, LockScope { is_exclusive: true, owner: Some(text) });
+    assert_eq!(parse("shared", ""), Ok(Some(LockScope { is_exclusive: false, owner: None })));
+    assert_eq!(lock_request(b""), Ok(None));
+    assert_eq!(parse("other", "").unwrap_err().status, 422);
+    let long = format!("<D:owner>{}</D:owner>", "x".repeat(2000));
+    assert_eq!(parse("shared", &long).unwrap_err().status, 413);
+    assert_eq!(lock_request(b"<a/>").unwrap_err().status, 400);
+    let mut out = String::new();
+    write_lock(&owner, (true, 60), ("urn:x", "/a/"), &mut out);
+    assert!(out.contains("<D:exclusive/>") && out.contains("Second-60"), "{out}");
+}
+
+#[test]
 fn hostile_bodies_are_refused() {
     assert_eq!(status("<!DOCTYPE x [<!ENTITY a \"b\">]><propertyupdate xmlns=\"DAV:\"/>"), 400);
     assert_eq!(status(&set("<a>&b;</a>")), 400);

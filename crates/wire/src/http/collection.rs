@@ -1,6 +1,8 @@
 //! Header fields of WebDAV (RFC 4918 §10).
 
+use super::state_lists::{self, StateList};
 use super::{Fields, Method, Refusal, Target, refusal};
+use std::time::Duration;
 
 /// How deep a request goes below its target (§10.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +24,12 @@ pub struct DavFields {
     pub destination: Option<Destination>,
     /// Whether an existing destination is replaced (`Overwrite`, §10.6).
     pub overwrite: bool,
+    /// `If`: one of these lists must hold; none if there is no such field.
+    pub states: Vec<StateList>,
+    /// `Lock-Token` (§10.5).
+    pub lock_token: Option<String>,
+    /// The first understood time of `Timeout` (§10.7).
+    pub timeout: Option<Duration>,
 }
 
 /// Destination of a copy or move.
@@ -39,7 +47,7 @@ impl DavFields {
         fields: &Fields<'_>,
         method: Method,
     ) -> Result<Option<Box<DavFields>>, Refusal> {
-        if !method.is_dav() {
+        if !method.is_dav() && !method.changes() {
             return Ok(None);
         }
         let depth = match fields.one("depth")? {
@@ -56,7 +64,11 @@ impl DavFields {
             Some(_) => return Err(refusal(400, "Overwrite is T or F")),
         };
         let destination = fields.one("destination")?.map(destination).transpose()?;
-        Ok(Some(Box::new(DavFields { depth, destination, overwrite })))
+        let states = fields.one("if")?.map_or(Ok(Vec::new()), state_lists::parse)?;
+        let lock_token = fields.one("lock-token")?.map(coded_url).transpose()?;
+        let timeout = fields.list("timeout").find_map(timeout);
+        let fields = DavFields { depth, destination, overwrite, states, lock_token, timeout };
+        Ok(Some(Box::new(fields)))
     }
 }
 
@@ -68,4 +80,19 @@ fn destination(text: &str) -> Result<Destination, Refusal> {
         None => Target::parse(text)?,
     };
     Ok(Destination { target, authority: authority.map(str::to_string) })
+}
+
+/// Parses a token in angle brackets.
+fn coded_url(text: &str) -> Result<String, Refusal> {
+    let token = text.strip_prefix('<').and_then(|text| text.strip_suffix('>'));
+    token.map(str::to_string).ok_or(refusal(400, "Lock-Token is a token in angle brackets"))
+}
+
+/// Parses a time of a lock; an infinite one is the longest.
+fn timeout(text: &str) -> Option<Duration> {
+    if text.eq_ignore_ascii_case("infinite") {
+        return Some(Duration::MAX);
+    }
+    let (word, seconds) = text.split_at_checked("Second-".len())?;
+    word.eq_ignore_ascii_case("Second-").then(|| seconds.parse().ok().map(Duration::from_secs))?
 }

@@ -20,6 +20,9 @@ pub struct Conditions {
     if_modified_since: Option<Time>,
     if_unmodified_since: Option<Time>,
     if_range: Option<String>,
+    /// What remains of `If` when the tokens are known: lists of entity tags, each with whether it
+    /// must not be the tag; one list must hold.
+    states: Option<Vec<Vec<(bool, String)>>>,
 }
 
 /// Result of evaluating preconditions.
@@ -41,14 +44,30 @@ impl Conditions {
             if_modified_since: fields.one("if-modified-since")?.and_then(parse_date),
             if_unmodified_since: fields.one("if-unmodified-since")?.and_then(parse_date),
             if_range: fields.one("if-range")?.map(str::to_string),
+            states: None,
         })
+    }
+
+    /// Adds lists of entity tags, each with whether it must not be the tag; one list must hold.
+    pub fn require_one_of(&mut self, lists: Vec<Vec<(bool, String)>>) {
+        self.states = Some(lists);
+    }
+
+    /// Returns whether one of the lists of `If` holds.
+    fn has_state(&self, there: Option<(&str, Time)>) -> bool {
+        let holds = |(is_not, tag): &(bool, String)| {
+            let present = there.is_some_and(|(present, _)| present == tag);
+            present != *is_not
+        };
+        self.states.as_ref().is_none_or(|lists| lists.iter().any(|list| list.iter().all(holds)))
     }
 
     /// Returns whether there is no condition other than `If-Range`.
     pub fn is_empty(&self) -> bool {
-        let Conditions { if_match, if_none_match, if_modified_since, if_unmodified_since, .. } =
-            self;
-        if_match.is_none()
+        let Conditions { if_match, if_none_match, if_modified_since, .. } = self;
+        let Conditions { if_unmodified_since, states, .. } = self;
+        states.is_none()
+            && if_match.is_none()
             && if_none_match.is_none()
             && if_modified_since.is_none()
             && if_unmodified_since.is_none()
@@ -66,6 +85,9 @@ impl Conditions {
         let strong = |tags: &Tags| there.is_some_and(|(tag, _)| tags.matches(tag, false));
         let weak = |tags: &Tags| there.is_some_and(|(tag, _)| tags.matches(tag, true));
         let newer = |since: Time| there.is_some_and(|(_, date)| date.secs > since.secs);
+        if !self.has_state(there) {
+            return Verdict::Failed;
+        }
         match (&self.if_match, self.if_unmodified_since) {
             (Some(tags), _) if !strong(tags) => return Verdict::Failed,
             (None, Some(since)) if newer(since) => return Verdict::Failed,

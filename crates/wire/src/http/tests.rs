@@ -80,9 +80,50 @@ fn fields_of_webdav_are_parsed_for_its_methods() {
     for bad in ["b", "https:///b", "ftp://h/b", "/a/../b", "/b#c", ""] {
         assert_eq!(to(bad).unwrap_err().status, 400, "{bad}");
     }
+    let long = std::time::Duration::MAX;
+    let dav = parse("LOCK", "Timeout: Infinite, Second-9\r\n").unwrap().dav.unwrap();
+    assert_eq!(dav.timeout, Some(long));
+    let fields = "Timeout: x, Second-9\r\nLock-Token: <a:b>\r\n";
+    let dav = parse("UNLOCK", fields).unwrap().dav.unwrap();
+    assert_eq!(dav.timeout, Some(std::time::Duration::from_secs(9)));
+    assert_eq!(dav.lock_token.as_deref(), Some("a:b"));
+    for bad in ["Lock-Token: a", "If:", "If: (", "If: ()", "If: (x)", "If: <x> (<a>)", "If: </a>"] {
+        assert_eq!(parse("PUT", &format!("{bad}\r\n")).unwrap_err().status, 400, "{bad}");
+    }
     for bad in ["Depth: 2", "Overwrite: yes", "Depth: 0\r\nDepth: 1"] {
         assert_eq!(parse("COPY", &format!("{bad}\r\n")).unwrap_err().status, 400, "{bad}");
     }
+}
+
+#[test]
+fn states_are_lists_of_tokens_and_tags() {
+    let text = "PUT /a HTTP/1.1\r\nHost: h\r\nIf: (<t:1> [\"e\"]) <http://h/b> (Not <t:2>)(nOt[W/\"x\"])\r\n\r\n";
+    let request = super::parse(text.as_bytes()).unwrap().unwrap().0;
+    let token = |text: &str| ResourceState::Token(text.to_string());
+    let tag = |text: &str| ResourceState::Tag(text.to_string());
+    let list = |path: Option<&str>, conditions: Vec<(bool, ResourceState)>| StateList {
+        path: path.map(|name| vec![base::Name::new(name.as_bytes()).unwrap()]),
+        conditions: conditions
+            .into_iter()
+            .map(|(is_not, state)| StateCondition { is_not, state })
+            .collect(),
+    };
+    let expected = vec![
+        list(None, vec![(false, token("t:1")), (false, tag("\"e\""))]),
+        list(Some("b"), vec![(true, token("t:2"))]),
+        list(Some("b"), vec![(true, tag("W/\"x\""))]),
+    ];
+    assert_eq!(request.dav.unwrap().states, expected);
+    let many = format!("PUT /a HTTP/1.1\r\nHost: h\r\nIf: ({})\r\n\r\n", "<a>".repeat(65));
+    assert_eq!(super::parse(many.as_bytes()).unwrap_err().status, 400);
+    let mut conditions = Conditions::default();
+    let there = Some(("\"e\"", Time::from_secs(1)));
+    assert!(conditions.is_empty());
+    conditions.require_one_of(vec![vec![(false, "\"x\"".into())], vec![(true, "\"x\"".into())]]);
+    assert_eq!(conditions.judge(Method::Put, there), Verdict::Go);
+    conditions.require_one_of(vec![vec![(false, "\"e\"".into()), (true, "\"e\"".into())]]);
+    assert_eq!(conditions.judge(Method::Put, there), Verdict::Failed);
+    assert!(!conditions.is_empty());
 }
 
 #[test]

@@ -7,7 +7,8 @@ use super::super::answer::{content_type, etag};
 use base::{Error, Kind, Name, Stat, StatFs, Time};
 use std::fmt::Write as _;
 use wire::dav::{
-    Change, Property, PropertyName, Wanted, write_property, write_propstat, write_text,
+    Change, DAV, Property, PropertyName, SUPPORTED_LOCKS, Wanted, write_property, write_propstat,
+    write_text,
 };
 use wire::http::date;
 
@@ -19,16 +20,18 @@ const APACHE: &str = "http://apache.org/dav/props/";
 
 /// The live properties of RFC 4918 §15, RFC 4331 and mod_dav; whether each is part of *all*.
 const LIVE: &[(&str, &str, bool)] = &[
-    (wire::dav::DAV, "resourcetype", true),
-    (wire::dav::DAV, "displayname", true),
-    (wire::dav::DAV, "creationdate", true),
-    (wire::dav::DAV, "getlastmodified", true),
-    (wire::dav::DAV, "getcontentlength", true),
-    (wire::dav::DAV, "getcontenttype", true),
-    (wire::dav::DAV, "getetag", true),
+    (DAV, "resourcetype", true),
+    (DAV, "displayname", true),
+    (DAV, "creationdate", true),
+    (DAV, "getlastmodified", true),
+    (DAV, "getcontentlength", true),
+    (DAV, "getcontenttype", true),
+    (DAV, "getetag", true),
+    (DAV, "supportedlock", true),
+    (DAV, "lockdiscovery", true),
     (APACHE, "executable", true),
-    (wire::dav::DAV, "quota-available-bytes", false),
-    (wire::dav::DAV, "quota-used-bytes", false),
+    (DAV, "quota-available-bytes", false),
+    (DAV, "quota-used-bytes", false),
 ];
 
 /// A file, as its live properties see it.
@@ -38,6 +41,14 @@ pub(super) struct Subject<'a> {
     pub(super) stat: &'a Stat,
     /// Usage of its tree, where requested and available.
     pub(super) space: Option<&'a StatFs>,
+    /// Its locks, if they are requested: the value of `lockdiscovery`.
+    pub(super) locks: &'a str,
+}
+
+/// Returns whether the locks are needed for what is requested.
+pub(super) fn wants_locks(wanted: &Wanted) -> bool {
+    let Wanted::These(names) = wanted else { return true };
+    names.iter().any(|name| name.is_dav("lockdiscovery"))
 }
 
 fn is_live(name: &PropertyName) -> bool {
@@ -56,7 +67,7 @@ pub(super) fn wants_dead(wanted: &Wanted) -> bool {
 /// Returns whether the usage of the tree is needed.
 pub(super) fn wants_space(wanted: &Wanted) -> bool {
     let (Wanted::All(names) | Wanted::These(names)) = wanted else { return true };
-    names.iter().any(|name| name.is_dav(LIVE[8].1) || name.is_dav(LIVE[9].1))
+    names.iter().any(|name| name.namespace == DAV && name.local.starts_with("quota-"))
 }
 
 /// Returns the value of a live property, XML text; `None` if the file has none.
@@ -75,19 +86,21 @@ fn live(name: &PropertyName, of: &Subject<'_>) -> Option<String> {
     };
     match (&*name.namespace, &*name.local) {
         (APACHE, "executable") => file(if stat.mode & 0o111 == 0 { "F" } else { "T" }.into()),
-        (wire::dav::DAV, "resourcetype") if is_directory => Some("<D:collection/>".into()),
-        (wire::dav::DAV, "resourcetype") => Some(String::new()),
-        (wire::dav::DAV, "displayname") => {
+        (DAV, "resourcetype") if is_directory => Some("<D:collection/>".into()),
+        (DAV, "resourcetype") => Some(String::new()),
+        (DAV, "displayname") => {
             let name = of.path.last().map(|name| String::from_utf8_lossy(name.as_bytes()));
             Some(text(&name.unwrap_or_default()))
         }
-        (wire::dav::DAV, "creationdate") => stat.created.map(iso),
-        (wire::dav::DAV, "getlastmodified") => Some(date(stat.modified).to_string()),
-        (wire::dav::DAV, "getcontentlength") => file(stat.size.to_string()),
-        (wire::dav::DAV, "getcontenttype") => file(text(&content_type(of.path))),
-        (wire::dav::DAV, "getetag") => file(text(&etag(stat))),
-        (wire::dav::DAV, "quota-available-bytes") => directory(|space| space.blocks_available),
-        (wire::dav::DAV, "quota-used-bytes") => {
+        (DAV, "creationdate") => stat.created.map(iso),
+        (DAV, "supportedlock") => Some(SUPPORTED_LOCKS.into()),
+        (DAV, "lockdiscovery") => Some(of.locks.to_string()),
+        (DAV, "getlastmodified") => Some(date(stat.modified).to_string()),
+        (DAV, "getcontentlength") => file(stat.size.to_string()),
+        (DAV, "getcontenttype") => file(text(&content_type(of.path))),
+        (DAV, "getetag") => file(text(&etag(stat))),
+        (DAV, "quota-available-bytes") => directory(|space| space.blocks_available),
+        (DAV, "quota-used-bytes") => {
             directory(|space| space.blocks.saturating_sub(space.blocks_free))
         }
         _dead => None,

@@ -10,11 +10,14 @@ use super::super::exchange::{AHEAD, Context, Exchange, Stay};
 use super::super::get::safe;
 use super::super::room::HANDLES;
 use super::super::transfer::frame;
-use super::super::{CALL, State};
-use super::properties::{ATTRIBUTE, Subject, describe, in_reply, wants_dead, wants_space};
-use crate::CallId;
+use super::super::{CALL, DISCARDED, State};
+use super::lock::{covers, describe_lock};
+use super::properties::{
+    ATTRIBUTE, Subject, describe, in_reply, wants_dead, wants_locks, wants_space,
+};
+use crate::{CallId, webdav};
 use base::op::{Detail, Entry};
-use base::{Buf, Error, Kind, Name, Stat, StatFs};
+use base::{Buf, Error, Instant, Kind, Name, Stat, StatFs};
 use std::collections::VecDeque;
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::dav::{CLOSING, OPENING, Property, Wanted, write_response};
@@ -37,6 +40,8 @@ pub(super) struct Propfind {
     node: Option<NodeId>,
     stat: Stat,
     space: Option<StatFs>,
+    /// Locks of the target and its members.
+    locks: Vec<webdav::Lock>,
     cookie: u64,
     entries: VecDeque<Entry>,
     ended: bool,
@@ -48,6 +53,8 @@ pub(super) struct Propfind {
 /// State of a `PROPFIND`.
 #[derive(Debug)]
 enum Step {
+    /// Waiting for the locks.
+    FindingLocks,
     /// Waiting for the attributes of the target, following links.
     Fetching,
     /// Waiting for its node.
@@ -74,12 +81,12 @@ impl Propfind {
         if depth == Depth::Infinity {
             return cx.fail_with(403, "<D:propfind-finite-depth/>");
         }
-        let path = request.target.path.clone();
-        cx.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 });
+        let has_locks = wants_locks(&wanted);
         let propfind = Propfind {
             request,
             wanted,
             step: Step::Fetching,
+            locks: Vec::new(),
             open: None,
             node: None,
             stat: Stat::default(),
@@ -90,7 +97,17 @@ impl Propfind {
             text: String::new(),
             has_head: false,
         };
-        Box::new(propfind).stay()
+        if has_locks {
+            cx.ask_locks(webdav::Request::Find(propfind.request.target.path.clone()));
+            return Box::new(propfind).at(Step::FindingLocks);
+        }
+        Box::new(propfind).fetch(cx)
+    }
+
+    fn fetch(self: Box<Self>, cx: &mut Context) -> State {
+        let path = self.request.target.path.clone();
+        cx.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 });
+        self.at(Step::Fetching)
     }
 
     fn at(mut self: Box<Self>, step: Step) -> State {
@@ -157,22 +174,24 @@ impl Propfind {
     /// Reports the target; continues with its members.
     fn target_read(mut self: Box<Self>, cx: &mut Context, dead: &[Property]) -> State {
         let (path, stat) = (self.request.target.path.clone(), self.stat.clone());
-        self.report(&path, &stat, dead);
+        self.report(cx.now, &path, &stat, dead);
         self.step = Step::Idle;
         self.go_on(cx)
     }
 
     /// Adds the response about a file.
-    fn report(&mut self, path: &[Name], stat: &Stat, dead: &[Property]) {
+    fn report(&mut self, now: Instant, path: &Vec<Name>, stat: &Stat, dead: &[Property]) {
         let mut content = String::new();
-        let subject = Subject { path, stat, space: self.space.as_ref() };
+        let locks = self.locks.iter().filter(|lock| covers(lock, path));
+        let locks: String = locks.map(|lock| describe_lock(lock, now)).collect();
+        let subject = Subject { path, stat, space: self.space.as_ref(), locks: &locks };
         describe(&subject, dead, &self.wanted, &mut content);
         write_response(&href(path, stat.kind), &content, &mut self.text);
     }
 
-    fn report_member(&mut self, name: &Name, stat: &Stat, dead: &[Property]) {
+    fn report_member(&mut self, now: Instant, name: &Name, stat: &Stat, dead: &[Property]) {
         let path: Vec<Name> = self.request.target.path.iter().chain([name]).cloned().collect();
-        self.report(&path, stat, dead);
+        self.report(now, &path, stat, dead);
     }
 
     /// Reports members until something is needed for them, at the pace of the client.
@@ -227,7 +246,7 @@ impl Propfind {
                 true
             }
             Some(_) | None => {
-                self.report_member(&name, &stat, &[]);
+                self.report_member(cx.now, &name, &stat, &[]);
                 false
             }
         }
@@ -278,7 +297,7 @@ impl Propfind {
             }
             Step::Finding(..) if error == Error::NotFound => self.go_on(cx),
             Step::Finding(name, stat) => {
-                self.report_member(&name, &stat, &[]);
+                self.report_member(cx.now, &name, &stat, &[]);
                 self.go_on(cx)
             }
             Step::Fetching | Step::Listing => {
@@ -288,7 +307,7 @@ impl Propfind {
                     true => cx.hang_up("the directory could not be read to its end"),
                 }
             }
-            step @ (Step::Idle | Step::Reading | Step::ReadingMember(..)) => {
+            step @ (Step::FindingLocks | Step::Idle | Step::Reading | Step::ReadingMember(..)) => {
                 unreachable!("{error:?} is handled in {step:?}")
             }
         }
@@ -349,7 +368,7 @@ impl Exchange for Propfind {
             (Step::ReadingMember(name, stat, node), reply) => {
                 cx.release(node);
                 let dead = in_reply(reply).unwrap_or_default();
-                self.report_member(&name, &stat, &dead);
+                self.report_member(cx.now, &name, &stat, &dead);
                 self.go_on(cx)
             }
             (step, Err(error)) => {
@@ -360,13 +379,21 @@ impl Exchange for Propfind {
         }
     }
 
+    fn locks_answered(mut self: Box<Self>, cx: &mut Context, reply: webdav::Reply) -> State {
+        let webdav::Reply::Found(locks) = reply else { unreachable!("{reply:?} of a resource") };
+        self.locks = locks;
+        self.fetch(cx)
+    }
+
     fn sent(self: Box<Self>, cx: &mut Context) -> State {
         if matches!(self.step, Step::Idle) { self.go_on(cx) } else { self.stay() }
     }
 
     fn abort(self: Box<Self>, cx: &mut Context) -> usize {
         self.release(cx);
-        cx.cancel(CALL, !matches!(self.step, Step::Idle))
+        let is_asked = !matches!(self.step, Step::Idle | Step::FindingLocks);
+        let of_locks = if matches!(self.step, Step::FindingLocks) { DISCARDED } else { 0 };
+        of_locks + cx.cancel(CALL, is_asked)
     }
 
     /// With the target of a link, also opened.

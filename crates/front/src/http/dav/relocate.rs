@@ -14,7 +14,7 @@ use super::file_copy::{Copied, FileCopy};
 use super::make::NO_PARENT;
 use super::propfind::href;
 use super::tree_copy::TreeCopy;
-use crate::CallId;
+use crate::{CallId, webdav};
 use base::{Access, Error, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::dav::{CLOSING, OPENING, write_response, write_status};
@@ -413,7 +413,10 @@ impl Exchange for Relocate {
                 Some(failures) if failures.is_empty() => self.sync(cx, false),
                 Some(failures) => self.ended(cx, failures, None),
             },
-            (Step::Moving, Ok(_)) => self.sync(cx, false),
+            (Step::Moving, Ok(_)) => {
+                cx.ask_locks(webdav::Request::Gone(self.request.target.path.clone()));
+                self.sync(cx, false)
+            }
             (Step::Syncing(of_source), Ok(_)) => self.synced(cx, of_source),
             (step, Err(error)) => self.failed(cx, step, error),
             (step, Ok(reply)) => unreachable!("{reply:?} in {step:?}"),

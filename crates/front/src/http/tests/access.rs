@@ -7,6 +7,7 @@ fn accounts(session: &mut Session, now: u64, input: Input) -> Vec<Account> {
     let mut out = Vec::new();
     session.step(Instant(now), input, &mut out);
     session.check();
+    answer_locks(session, &mut webdav::Locks::default(), &mut out);
     let account = |output| match output {
         Output::Account(account) => Some(account),
         _other => None,

@@ -382,3 +382,131 @@ fn requests_that_cannot_be_meant_are_refused() {
         assert!(lab.text.contains("say \"405 Method Not Allowed\""), "{}", lab.text);
     }
 }
+
+pub(super) const LOCK: &str = "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope>\
+                    <D:locktype><D:write/></D:locktype><D:owner>me</D:owner></D:lockinfo>";
+
+/// Steps the session with the replies of the locks; returns what it says.
+fn said_with_locks(lab: &mut Lab, input: Input) -> String {
+    let mut out = Vec::new();
+    lab.session.step(Instant(0), input, &mut out);
+    answer_locks(&mut lab.session, &mut lab.locks, &mut out);
+    let text = |output: &Output| match output {
+        Output::Send(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    };
+    out.iter().filter_map(text).collect()
+}
+
+/// Locks `/a/f`; returns the token.
+fn lock(lab: &mut Lab, depth: &str) -> String {
+    begin(lab, "LOCK", &format!("Depth: {depth}\r\nTimeout: Second-60\r\n"), LOCK);
+    let text = said_with_locks(lab, Input::Answered(CALL, walked(file(3), 7)));
+    assert!(
+        text.starts_with("HTTP/1.1 200 OK") && text.contains("<D:owner>me</D:owner>"),
+        "{text}"
+    );
+    assert!(text.contains("<D:timeout>Second-60</D:timeout>"), "{text}");
+    let token = text.split("Lock-Token: <").nth(1).and_then(|rest| rest.split('>').next());
+    token.expect("a token").to_string()
+}
+
+#[test]
+fn a_locked_file_is_changed_with_the_token_only() {
+    let mut lab = Lab::new();
+    let token = lock(&mut lab, "0");
+    let status = |lab: &mut Lab, method: &str, fields: &str, body: &str| {
+        let mut other = Lab { locks: std::mem::take(&mut lab.locks), ..Lab::new() };
+        begin(&mut other, method, fields, body);
+        lab.locks = std::mem::take(&mut other.locks);
+        let line = other.text.lines().last().unwrap_or_default().to_string();
+        line.split(": ").nth(1).unwrap_or_default().chars().take(12).collect::<String>()
+    };
+    for (method, fields, body) in [
+        ("PUT", "", "x"),
+        ("DELETE", "", ""),
+        ("PROPPATCH", "", SET),
+        ("MOVE", "Destination: /b\r\n", ""),
+        ("LOCK", "Depth: 0\r\n", LOCK),
+    ] {
+        assert_eq!(status(&mut lab, method, fields, body), "say \"423 Loc", "{method}");
+    }
+    assert_eq!(status(&mut lab, "COPY", "Destination: /b\r\n", ""), "ask 0 Walk");
+    let with = format!("If: (<{token}>)\r\n");
+    assert_eq!(status(&mut lab, "DELETE", &with, ""), "ask 0 Walk");
+    // A list that does not hold is no permission, although the token is submitted.
+    let other = format!("If: (<{token}> <urn:other>)\r\n");
+    assert_eq!(status(&mut lab, "PUT", &other, "x"), "say \"412 Pre");
+    assert_eq!(
+        status(&mut lab, "PUT", "If: (<urn:other>) (Not <DAV:no-lock>)\r\n", "x"),
+        "say \"423 Loc"
+    );
+    assert_eq!(status(&mut lab, "UNLOCK", "Lock-Token: <urn:other>\r\n", ""), "say \"409 Con");
+    assert_eq!(status(&mut lab, "LOCK", &with, ""), "say \"200 OK\"");
+    assert_eq!(
+        status(&mut lab, "UNLOCK", &format!("Lock-Token: <{token}>\r\n"), ""),
+        "say \"204 No "
+    );
+    assert_eq!(status(&mut lab, "PUT", "", "x"), "ask 0 Walk");
+    assert_eq!(lab.locks.changes(), 3, "copy, removal and upload are in progress");
+}
+
+/// The tag in `If` is that of the file when the upload gets its name.
+#[test]
+fn a_tag_in_if_is_a_condition_on_the_file() {
+    for (tag, is_met) in [(etag(&file(3)), true), ("\"other\"".to_string(), false)] {
+        let mut lab = Lab::new();
+        let token = lock(&mut lab, "0");
+        lab.text.clear();
+        begin(&mut lab, "PUT", &format!("If: (<{token}> [{tag}])\r\n"), "x");
+        lab.answer(walked(directory(), 5));
+        lab.answer(walked(file(3), 9));
+        lab.answer(Ok(Reply::Stat(file(3))));
+        lab.answer(Err(Error::NoAttribute));
+        assert_eq!(lab.text.contains("CreateUnnamed"), is_met, "{}", lab.text);
+        assert_eq!(lab.text.contains("412 Precondition"), !is_met, "{}", lab.text);
+    }
+}
+
+#[test]
+fn a_lock_on_a_name_without_a_file_creates_an_empty_one() {
+    let mut lab = Lab::new();
+    begin(&mut lab, "LOCK", "Depth: 0\r\n", LOCK);
+    lab.answer(Err(Error::NotFound));
+    lab.answer(walked(directory(), 5));
+    lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), file(0))));
+    assert!(
+        lab.text.contains("close 7, release 6, release 5, say \"201 Created\""),
+        "{}",
+        lab.text
+    );
+    assert_eq!((lab.locks.len(), lab.locks.changes()), (1, 0));
+    // Without its directory there is neither a file nor a lock.
+    let mut lab = Lab::new();
+    begin(&mut lab, "LOCK", "Depth: 0\r\n", LOCK);
+    lab.answer(Err(Error::NotFound));
+    lab.answer(Err(Error::NotFound));
+    assert!(lab.text.contains("say \"409 Conflict\""), "{}", lab.text);
+    assert_eq!((lab.locks.len(), lab.locks.changes()), (0, 0));
+}
+
+#[test]
+fn what_is_removed_or_moved_loses_its_locks() {
+    let mut lab = Lab::new();
+    let token = lock(&mut lab, "infinity");
+    let text = {
+        begin(&mut lab, "PROPFIND", "Depth: 0\r\n", "");
+        lab.answer(Ok(Reply::Fetched(file(3), Buf::default(), None)));
+        lab.answer(walked(file(3), 7));
+        said_with_locks(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)))
+    };
+    assert!(text.contains(&token) && text.contains("<D:supportedlock>"), "{text}");
+    lab.say(&format!("DELETE /a HTTP/1.1\r\nHost: localhost\r\nIf: </a/f> (<{token}>)\r\n\r\n"));
+    lab.answer(walked(directory(), 5));
+    lab.answer(Ok(Reply::Opened(OpenId(6), directory())));
+    lab.answer(Ok(Reply::Done));
+    assert!(lab.locks.is_empty());
+    lab.answer(Ok(Reply::Done));
+    assert!(lab.text.ends_with("say \"204 No Content\" +0\n"), "{}", lab.text);
+    assert_eq!(lab.locks.changes(), 0);
+}

@@ -29,6 +29,12 @@ fn sample(state: &str) -> Session {
         }
         "describing" => dav::begin(&mut lab, "PROPFIND", "Depth: 0\r\n", ""),
         "patching" => dav::begin(&mut lab, "PROPPATCH", "", dav::SET),
+        "permitting" => {
+            let mut out = Vec::new();
+            let text = "DELETE /f HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            lab.session.step(Instant(0), Input::Received(Buf::from(text.as_bytes())), &mut out);
+        }
+        "locking" => dav::begin(&mut lab, "LOCK", "Depth: 0\r\n", dav::LOCK),
         "making" => dav::begin(&mut lab, "MKCOL", "", ""),
         "relocating" => dav::begin(&mut lab, "COPY", "Destination: /b\r\n", ""),
         "discarding" => lab.say("nonsense\r\n\r\n"),
@@ -57,6 +63,8 @@ fn states_md_is_fresh() {
         "receiving",
         "describing",
         "patching",
+        "permitting",
+        "locking",
         "making",
         "relocating",
         "discarding",

@@ -163,6 +163,7 @@ impl Books {
                 Output::Finish | Output::Hangup(_) | Output::Account(_) => {}
                 Output::Replied(_)
                 | Output::Called(..)
+                | Output::Locks(..)
                 | Output::Claim(..)
                 | Output::Settle(..) => unreachable!("of HTTP"),
             }

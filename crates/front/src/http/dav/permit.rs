@@ -1,0 +1,157 @@
+//! The beginning of a change: it is registered with the locks, which refuse it if a lock of others
+//! is in the way, and tell which submitted tokens are valid. Then the tokens in `If` are known, and
+//! what remains of it is a condition on entity tags.
+
+use super::super::exchange::{Context, Exchange, Stay};
+use super::super::put::UNEXPECTED;
+use super::super::{DISCARDED, State};
+use super::propfind::href;
+use crate::webdav::{Begun, Path, Reply as LockReply, Request as LockRequest, Target};
+use crate::{CallId, Output};
+use base::{Error, Kind};
+use tree::Reply;
+use wire::http::{Method, Request, ResourceState, StateList};
+
+/// A change that waits for the locks.
+#[derive(Debug)]
+pub(super) struct Permit {
+    request: Request,
+}
+
+impl Context<'_> {
+    /// Begins a change, when the locks permit it.
+    pub(in super::super) fn begin_change(&mut self, request: Request) -> State {
+        let (targets, tokens) = (targets(&request), tokens(&request));
+        self.ask_locks(LockRequest::Begin(targets, tokens));
+        Box::new(Permit { request }).stay()
+    }
+
+    /// Sends a request to the locks.
+    pub(in super::super) fn ask_locks(&mut self, request: LockRequest) {
+        self.out.push(Output::Locks(self.session.caller.clone(), request));
+    }
+
+    /// Ends the registered change, if there is one.
+    pub(in super::super) fn end_change(&mut self) {
+        if let Some(number) = self.session.change.take() {
+            self.ask_locks(LockRequest::End(number));
+        }
+    }
+
+    /// Responds that a resource is locked (RFC 4918 §11.3).
+    pub(in super::super) fn refuse_locked(&mut self, path: &Path) -> State {
+        let href = href(path, Kind::File);
+        // The body of an upload follows.
+        self.session.last = true;
+        let condition =
+            format!("<D:lock-token-submitted><D:href>{href}</D:href></D:lock-token-submitted>");
+        self.fail_with(423, &condition)
+    }
+}
+
+/// Returns the resources that a request changes.
+fn targets(request: &Request) -> Vec<Target> {
+    let target = |path: &Path, is_deep, is_entry| Target { path: path.clone(), is_deep, is_entry };
+    let (own, dav) = (&request.target.path, request.dav.as_ref());
+    let destination = dav.and_then(|dav| dav.destination.as_ref());
+    let destination = destination.map(|it| target(&it.target.path, true, true));
+    let method = request.method;
+    if method == Method::Copy {
+        return destination.into_iter().collect();
+    }
+    // Whether an upload adds an entry is known later.
+    let is_deep = matches!(method, Method::Delete | Method::Move);
+    let is_entry = is_deep || method == Method::Mkcol;
+    [target(own, is_deep, is_entry)].into_iter().chain(destination).collect()
+}
+
+/// Returns the submitted tokens in their order, each with its resource.
+pub(super) fn tokens(request: &Request) -> Vec<(Path, String)> {
+    let lists = request.dav.iter().flat_map(|dav| &dav.states);
+    let of_list = |list: &StateList| {
+        let path = list.path.as_ref().unwrap_or(&request.target.path).clone();
+        let tokens = list.conditions.iter().filter_map(|condition| match &condition.state {
+            ResourceState::Token(token) => Some(token.clone()),
+            ResourceState::Tag(_) => None,
+        });
+        tokens.map(move |token| (path.clone(), token)).collect::<Vec<_>>()
+    };
+    lists.flat_map(of_list).collect()
+}
+
+/// Returns the lists of `If` that can still hold, given which tokens are valid: the entity tags in
+/// them, each with whether it must not be the tag. Those of other resources are not known.
+fn remaining(request: &Request, valid: &[bool]) -> Vec<Vec<(bool, String)>> {
+    let mut valid = valid.iter();
+    let mut lists = Vec::new();
+    for list in request.dav.iter().flat_map(|dav| &dav.states) {
+        let is_own = list.path.as_ref().is_none_or(|path| *path == request.target.path);
+        let (mut holds, mut tags) = (true, Vec::new());
+        for condition in &list.conditions {
+            match &condition.state {
+                ResourceState::Token(_) => {
+                    holds &= valid.next() != Some(&condition.is_not);
+                }
+                ResourceState::Tag(tag) => {
+                    holds &= is_own;
+                    tags.push((condition.is_not, tag.clone()));
+                }
+            }
+        }
+        lists.extend(holds.then_some(tags));
+    }
+    lists
+}
+
+impl Permit {
+    /// Begins the change, if `If` can hold.
+    fn begun(mut self: Box<Self>, cx: &mut Context, begun: &Begun) -> State {
+        cx.session.change = Some(begun.number);
+        cx.session.is_dir_locked = begun.is_dir_locked;
+        match self.judge(&begun.valid) {
+            true => cx.begin_permitted(self.request),
+            false => cx.refuse(UNEXPECTED),
+        }
+    }
+
+    /// Adds what remains of `If` to the conditions; returns whether it can hold.
+    fn judge(&mut self, valid: &[bool]) -> bool {
+        let has_states = self.request.dav.as_ref().is_some_and(|dav| !dav.states.is_empty());
+        if !has_states {
+            return true;
+        }
+        let lists = remaining(&self.request, valid);
+        let can_hold = !lists.is_empty();
+        if lists.iter().all(|list| !list.is_empty()) {
+            self.request.conditions.require_one_of(lists);
+        }
+        can_hold
+    }
+}
+
+impl Exchange for Permit {
+    fn name(&self) -> &'static str {
+        "permitting"
+    }
+
+    fn answered(
+        self: Box<Self>,
+        _cx: &mut Context,
+        _call: CallId,
+        reply: Result<Reply, Error>,
+    ) -> State {
+        unreachable!("{reply:?} without a call")
+    }
+
+    fn locks_answered(mut self: Box<Self>, cx: &mut Context, reply: LockReply) -> State {
+        if let LockReply::Begun(begun) = &reply {
+            return self.begun(cx, begun);
+        }
+        let LockReply::Refused(path, valid) = reply else { unreachable!("{reply:?} of a change") };
+        if self.judge(&valid) { cx.refuse_locked(&path) } else { cx.refuse(UNEXPECTED) }
+    }
+
+    fn abort(self: Box<Self>, _cx: &mut Context) -> usize {
+        DISCARDED
+    }
+}

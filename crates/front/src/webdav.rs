@@ -1,0 +1,372 @@
+//! Locks of WebDAV (RFC 4918 §6 and §7), in memory.
+//!
+//! One table has the locks of all connections; the node passes sessions' [`Request`]s to it. A
+//! change registers what it will write before it begins, so no lock is granted on a resource while
+//! it is being changed by a client that does not hold the lock, and ends with its response.
+//!
+//! Locks bind WebDAV clients and other HTTP clients, not those of other protocols. They end with
+//! their timeout, or with the server.
+
+#[cfg(test)]
+mod tests;
+
+use base::op::ClientKey;
+use base::{Caller, Instant, Name};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use wire::dav::LockScope;
+
+/// Maximum number of locks, and of those of one client.
+pub const LOCKS_MAX: usize = 4096;
+const LOCKS_OF_CLIENT_MAX: usize = 256;
+
+/// Maximum and default time of a lock.
+const TIME_MAX: Duration = Duration::from_secs(3600);
+const TIME_DEFAULT: Duration = Duration::from_secs(600);
+
+/// Path of a resource.
+pub type Path = Vec<Name>;
+
+/// A request of a session.
+#[derive(Debug)]
+pub enum Request {
+    /// Begin a change, with the tokens that the client has submitted, each for a resource; a
+    /// [`Reply::Begun`] or [`Reply::Refused`] follows.
+    Begin(Vec<Target>, Vec<(Path, String)>),
+    /// The change that has begun with this number has ended. No reply.
+    End(u64),
+    /// What was at this path, and all below it, is gone, with its locks. No reply.
+    Gone(Path),
+    /// Lock a resource; [`Reply::Granted`], [`Reply::Locked`] or [`Reply::Full`] follows.
+    Lock(Box<NewLock>),
+    /// Refresh the lock with one of these tokens that covers the resource, for this time;
+    /// [`Reply::Granted`] or [`Reply::Missing`] follows.
+    Refresh(Path, Vec<String>, Option<Duration>),
+    /// Remove the lock with this token that covers the resource; [`Reply::Done`] or
+    /// [`Reply::Missing`] follows.
+    Unlock(Path, String),
+    /// Find the locks that cover a resource, or one of its members; [`Reply::Found`] follows.
+    Find(Path),
+}
+
+/// A reply to a session.
+#[derive(Debug)]
+pub enum Reply {
+    /// The change may begin.
+    Begun(Begun),
+    /// A lock of others covers the resource of this path, which the change would affect; with
+    /// which of the submitted tokens are those of locks that cover their resource.
+    Refused(Path, Vec<bool>),
+    /// The resource of this path is locked, or being changed.
+    Locked(Path),
+    /// The lock is held.
+    Granted(Box<Lock>),
+    /// No such lock covers the resource.
+    Missing,
+    /// There are too many locks.
+    Full,
+    /// The lock is removed.
+    Done,
+    /// All locks on the way to the resource and on its members, by the path of their root.
+    Found(Vec<Lock>),
+}
+
+/// A change that has begun.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Begun {
+    /// Its number, for [`Request::End`].
+    pub number: u64,
+    /// Which of the submitted tokens are those of locks that cover their resource.
+    pub valid: Vec<bool>,
+    /// Whether the members of the directory of the first target are locked by others, so that
+    /// none may be added.
+    pub is_dir_locked: bool,
+}
+
+/// A resource that will be changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Path of the resource.
+    pub path: Path,
+    /// Whether all below it is changed, too.
+    pub is_deep: bool,
+    /// Whether its entry in its directory is created or removed.
+    pub is_entry: bool,
+}
+
+/// A lock to be granted.
+#[derive(Clone, Debug)]
+pub struct NewLock {
+    /// Root of the lock.
+    pub path: Path,
+    /// Whether it covers all below the root.
+    pub is_deep: bool,
+    /// Its kind and owner.
+    pub scope: LockScope,
+    /// Its token, which is like no other.
+    pub token: String,
+    /// Requested time.
+    pub time: Option<Duration>,
+    /// User of the client.
+    pub caller: Caller,
+}
+
+/// A lock.
+#[derive(Clone, Debug)]
+pub struct Lock {
+    /// Root of the lock.
+    pub path: Path,
+    /// Whether it covers all below the root.
+    pub is_deep: bool,
+    /// Its kind and owner.
+    pub scope: LockScope,
+    /// Its token.
+    pub token: String,
+    /// Its timeout.
+    pub until: Instant,
+    caller: Caller,
+    client: ClientKey,
+}
+
+/// All locks.
+#[derive(Debug, Default)]
+pub struct Locks {
+    /// By the path of their root.
+    locks: BTreeMap<Path, Vec<Lock>>,
+    count: usize,
+    by_client: BTreeMap<ClientKey, usize>,
+    /// Changes that have begun.
+    changes: BTreeMap<u64, Vec<Target>>,
+    next: u64,
+    /// No lock ends before this time.
+    next_end: Option<Instant>,
+}
+
+impl Locks {
+    /// Returns the number of locks.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Returns the number of changes that have begun and not ended.
+    pub fn changes(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Handles a request of a client's session, made by this user; returns the reply, if there is
+    /// one.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        (client, caller): (ClientKey, &Caller),
+        request: Request,
+    ) -> Option<Reply> {
+        self.expire(now);
+        Some(match request {
+            Request::Begin(targets, tokens) => self.begin(caller, targets, &tokens),
+            Request::End(number) => {
+                self.changes.remove(&number);
+                return None;
+            }
+            Request::Gone(path) => {
+                self.remove_below(&path);
+                return None;
+            }
+            Request::Lock(new) => self.lock(now, client, *new),
+            Request::Refresh(path, tokens, time) => self.refresh(now, caller, &path, &tokens, time),
+            Request::Unlock(path, token) => match self.find_token(caller, &path, &token) {
+                Some(root) => {
+                    self.remove(&root, |lock| lock.token == token);
+                    Reply::Done
+                }
+                None => Reply::Missing,
+            },
+            Request::Find(path) => {
+                let above = self.covering(&path).cloned();
+                let below = self.below(&path).filter(|lock| lock.path.len() == path.len() + 1);
+                Reply::Found(above.chain(below.cloned()).collect())
+            }
+        })
+    }
+
+    /// Removes locks whose time is over.
+    fn expire(&mut self, now: Instant) {
+        if self.next_end.is_none_or(|end| now < end) {
+            return;
+        }
+        let ended = self.locks.iter().filter(|(_, at)| at.iter().any(|lock| lock.until <= now));
+        let ended: Vec<Path> = ended.map(|(path, _)| path.clone()).collect();
+        ended.iter().for_each(|path| self.remove(path, |lock| lock.until <= now));
+        self.next_end = self.locks.values().flatten().map(|lock| lock.until).min();
+    }
+
+    /// Returns the locks that cover a resource.
+    fn covering<'a>(&'a self, path: &'a [Name]) -> impl Iterator<Item = &'a Lock> {
+        (0..=path.len()).flat_map(move |length| {
+            let at = self.locks.get(&path[..length]).into_iter().flatten();
+            at.filter(move |lock| lock.is_deep || length == path.len())
+        })
+    }
+
+    /// Returns the locks whose roots are below a path.
+    fn below<'a>(&'a self, path: &'a [Name]) -> impl Iterator<Item = &'a Lock> {
+        let from = self.locks.range(path.to_vec()..);
+        let below = from.take_while(move |(root, _)| root.starts_with(path));
+        below.filter(move |(root, _)| root.len() > path.len()).flat_map(|(_, at)| at)
+    }
+
+    /// Returns the root of the lock with this token that covers a resource.
+    fn find_token(&self, caller: &Caller, path: &[Name], token: &str) -> Option<Path> {
+        let mut covering = self.covering(path);
+        let found = covering.find(|lock| lock.token == token && lock.caller == *caller)?;
+        Some(found.path.clone())
+    }
+
+    fn begin(&mut self, caller: &Caller, targets: Vec<Target>, tokens: &[(Path, String)]) -> Reply {
+        let is_own = |lock: &Lock| {
+            lock.caller == *caller && tokens.iter().any(|(_, token)| *token == lock.token)
+        };
+        let valid = tokens.iter();
+        let valid = valid.map(|(path, token)| self.find_token(caller, path, token).is_some());
+        let valid = valid.collect();
+        let obstacle = targets.iter().find_map(|target| self.obstacle(target, &is_own));
+        if let Some(path) = obstacle {
+            return Reply::Refused(path, valid);
+        }
+        let dir = targets.first().and_then(|target| target.path.split_last()).map(|(_, dir)| dir);
+        let is_dir_locked = dir.is_some_and(|dir| self.is_locked(dir, &is_own));
+        let number = self.next;
+        self.next += 1;
+        self.changes.insert(number, targets);
+        Reply::Begun(Begun { number, valid, is_dir_locked })
+    }
+
+    /// Returns whether locks cover a resource, and none of them is one of the client's.
+    fn is_locked(&self, path: &[Name], is_own: &dyn Fn(&Lock) -> bool) -> bool {
+        let mut covering = self.covering(path).peekable();
+        covering.peek().is_some() && !covering.any(is_own)
+    }
+
+    /// Returns the path of a resource that is locked by others, among those that a change affects.
+    fn obstacle(&self, target: &Target, is_own: &dyn Fn(&Lock) -> bool) -> Option<Path> {
+        let Target { path, is_deep, is_entry } = target;
+        if self.is_locked(path, is_own) {
+            return Some(path.clone());
+        }
+        if let Some((_, dir)) = path.split_last()
+            && *is_entry
+            && self.is_locked(dir, is_own)
+        {
+            return Some(dir.to_vec());
+        }
+        // Each locked resource below needs a token of its own.
+        let below = self.below(path).filter(|_| *is_deep);
+        let mut locked = below.filter(|lock| self.is_locked(&lock.path, is_own));
+        locked.next().map(|lock| lock.path.clone())
+    }
+
+    fn lock(&mut self, now: Instant, client: ClientKey, new: NewLock) -> Reply {
+        let NewLock { path, is_deep, scope, token, time, caller } = new;
+        let excludes = |lock: &&Lock| scope.is_exclusive || lock.scope.is_exclusive;
+        if let Some(lock) = self.covering(&path).find(excludes) {
+            return Reply::Locked(lock.path.clone());
+        }
+        if let Some(lock) = self.below(&path).filter(|_| is_deep).find(excludes) {
+            return Reply::Locked(lock.path.clone());
+        }
+        if let Some(changed) = self.changed(&path, is_deep) {
+            return Reply::Locked(changed);
+        }
+        let own = self.by_client.entry(client).or_default();
+        if *own >= LOCKS_OF_CLIENT_MAX || self.count >= LOCKS_MAX {
+            return Reply::Full;
+        }
+        *own += 1;
+        self.count += 1;
+        let until = end(now, time);
+        let lock = Lock { path: path.clone(), is_deep, scope, token, until, caller, client };
+        self.next_end = Some(self.next_end.map_or(until, |end| end.min(until)));
+        self.locks.entry(path).or_default().push(lock.clone());
+        Reply::Granted(Box::new(lock))
+    }
+
+    /// Returns the path of a resource that is being changed, among those that a lock would cover.
+    fn changed(&self, path: &[Name], is_deep: bool) -> Option<Path> {
+        let overlaps = |target: &&Target| {
+            let below = is_deep && target.path.starts_with(path);
+            let above = target.is_deep && path.starts_with(&target.path);
+            let entry =
+                target.is_entry && target.path.split_last().is_some_and(|(_, dir)| dir == path);
+            below || above || entry || target.path == path
+        };
+        self.changes.values().flatten().find(overlaps).map(|target| target.path.clone())
+    }
+
+    fn refresh(
+        &mut self,
+        now: Instant,
+        caller: &Caller,
+        path: &[Name],
+        tokens: &[String],
+        time: Option<Duration>,
+    ) -> Reply {
+        let found = tokens
+            .iter()
+            .find_map(|token| self.find_token(caller, path, token).map(|root| (root, token)));
+        let Some((root, token)) = found else { return Reply::Missing };
+        let at = self.locks.get_mut(&root).expect("it was found");
+        let lock = at.iter_mut().find(|lock| lock.token == *token).expect("it was found");
+        lock.until = end(now, time);
+        Reply::Granted(Box::new(lock.clone()))
+    }
+
+    /// Removes the locks of a root for which `is_ended` holds.
+    fn remove(&mut self, root: &Path, is_ended: impl Fn(&Lock) -> bool) {
+        let Some(at) = self.locks.get_mut(root) else { return };
+        for lock in at.extract_if(.., |lock| is_ended(lock)) {
+            self.count -= 1;
+            let own = self.by_client.get_mut(&lock.client).expect("it has one");
+            *own -= 1;
+            if *own == 0 {
+                self.by_client.remove(&lock.client);
+            }
+        }
+        if at.is_empty() {
+            self.locks.remove(root);
+        }
+    }
+
+    fn remove_below(&mut self, path: &Path) {
+        let from = self.locks.range(path.clone()..);
+        let gone = from.take_while(|(root, _)| root.starts_with(path));
+        let gone: Vec<Path> = gone.map(|(root, _)| root.clone()).collect();
+        gone.iter().for_each(|root| self.remove(root, |_| true));
+    }
+
+    /// Panics if it contradicts itself.
+    pub fn check(&self) {
+        let all = || self.locks.values().flatten();
+        assert_eq!(all().count(), self.count, "locks are counted");
+        assert_eq!(self.by_client.values().sum::<usize>(), self.count, "by their clients, too");
+        assert!(self.locks.values().all(|at| !at.is_empty()), "no path is without locks");
+        for lock in all().filter(|lock| lock.scope.is_exclusive) {
+            let others = self.covering(&lock.path).filter(|it| it.token != lock.token);
+            assert_eq!(others.count(), 0, "{:?} is exclusive", lock.path);
+        }
+    }
+}
+
+/// Returns the end of a lock.
+fn end(now: Instant, time: Option<Duration>) -> Instant {
+    now + time.unwrap_or(TIME_DEFAULT).min(TIME_MAX)
+}
+
+/// Returns the seconds that remain of a lock.
+pub fn seconds(lock: &Lock, now: Instant) -> u64 {
+    lock.until.since(now).as_secs()
+}
