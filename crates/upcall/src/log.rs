@@ -8,11 +8,14 @@ use crate::config::{AccessFormat, LogFormat, LogLevel, Serve};
 use base::Time;
 use base::op::Peer;
 use node::log::{Access, Level, News};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -128,16 +131,14 @@ pub(crate) fn start(serve: &Serve) -> Result<(), String> {
         LogLevel::Warn => Level::Warn,
         LogLevel::Info => Level::Info,
     };
-    let access: Box<dyn Write + Send> = match serve.access_log.as_deref() {
-        None => Box::new(io::sink()),
-        Some(path) if path.as_os_str() == "-" => Box::new(io::stdout()),
-        Some(path) => {
-            let file = File::options().append(true).create(true).open(path);
-            Box::new(file.map_err(|error| {
+    let access: Box<dyn Write + Send> =
+        match serve.access_log.as_deref() {
+            None => Box::new(io::sink()),
+            Some(path) if path.as_os_str() == "-" => Box::new(io::stdout()),
+            Some(path) => Box::new(open_access_log(path).map_err(|error| {
                 format!("cannot open the access log {}: {error}", path.display())
-            })?)
-        }
-    };
+            })?),
+        };
     let (messages, news) = Queue::new(MESSAGES);
     let (entries, accesses) = Queue::new(ENTRIES);
     let logger = Logger { level, messages, entries, entries_bytes: AtomicUsize::new(0) };
@@ -145,7 +146,16 @@ pub(crate) fn start(serve: &Serve) -> Result<(), String> {
     let format = serve.log_format.unwrap_or(LogFormat::Text);
     spawn("log", move || write_messages(&news, format))?;
     let format = serve.access_log_format.unwrap_or(AccessFormat::Combined);
-    spawn("access-log", move || write_entries(&accesses, format, BufWriter::new(access)))
+    spawn("access-log", move || write_entries(&accesses, format, access))
+}
+
+/// Opens the access log. A FIFO that no program reads is an error: its open would wait for one,
+/// and no signal would end the server meanwhile.
+fn open_access_log(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().append(true).create(true).custom_flags(flags).open(path)?;
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 /// Logs a condition that may need attention.
@@ -203,26 +213,71 @@ fn write_messages(lines: &Receiver<Line<News>>, format: LogFormat) {
 fn write_entries(
     lines: &Receiver<Line<Box<Access>>>,
     format: AccessFormat,
-    mut file: BufWriter<Box<dyn Write + Send>>,
+    mut file: Box<dyn Write + Send>,
 ) {
+    let mut gap = Gap::default();
     while let Ok(first) = lines.recv() {
+        let (mut text, mut entries, mut informed) = (String::new(), 0, Vec::new());
         for line in std::iter::once(first).chain(lines.try_iter()).take(1000) {
             match line {
                 Line::Event(time, access) => {
-                    let _ = writeln!(file, "{}", access_text(&access, format, time));
+                    text.push_str(&access_text(&access, format, time));
+                    text.push('\n');
+                    entries += 1;
                     let bytes = weight(&access);
                     LOGGER.get().map(|it| it.entries_bytes.fetch_sub(bytes, Ordering::Relaxed));
                 }
-                Line::Finish(informed) => {
-                    let _ = file.flush();
-                    let _ = informed.send(());
-                }
+                Line::Finish(waiting) => informed.push(waiting),
             }
         }
-        let _ = file.flush();
+        let written = write_lines(&mut file, &text, gap.entries > 0);
+        if let Some(message) = gap.note(clock::wall(), entries, written.err()) {
+            warn("log", message);
+        }
         if let Some(lost) = lost(|logger| &logger.entries) {
             warn("log", format!("{lost} access log entries are missing: they came too fast"));
         }
+        for waiting in informed {
+            let _ = waiting.send(());
+        }
+    }
+}
+
+/// Writes lines; `after_gap`: the last write may have ended within a line.
+fn write_lines(file: &mut impl Write, text: &str, after_gap: bool) -> io::Result<()> {
+    if after_gap && !text.is_empty() {
+        file.write_all(b"\n")?;
+    }
+    file.write_all(text.as_bytes())?;
+    file.flush()
+}
+
+/// Entries of the access log that could not be written.
+#[derive(Debug, Default)]
+struct Gap {
+    entries: u64,
+    reported: Option<Time>,
+}
+
+/// Minimum interval between messages about a failing access log, seconds.
+const GAP_SECS: i64 = 60;
+
+impl Gap {
+    /// Records a write of entries and its failure; returns a message, if one is due.
+    fn note(&mut self, now: Time, entries: u64, failure: Option<io::Error>) -> Option<String> {
+        let Some(error) = failure else {
+            let lost = std::mem::take(&mut self.entries);
+            self.reported = None;
+            return (lost > 0 && entries > 0)
+                .then(|| format!("the access log is written again: {lost} entries are missing"));
+        };
+        self.entries += entries;
+        if self.reported.is_some_and(|at| now.secs < at.secs + GAP_SECS) {
+            return None;
+        }
+        self.reported = Some(now);
+        let lost = self.entries;
+        Some(format!("cannot write the access log: {error}; {lost} entries are missing so far"))
     }
 }
 

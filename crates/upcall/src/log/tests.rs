@@ -48,3 +48,35 @@ fn messages_are_text_or_json_in_one_line() {
          \"message\":\"down:\\n\\\"why\\\"\"}"
     );
 }
+
+#[test]
+fn entries_that_cannot_be_written_are_reported() {
+    let full = || Some(io::Error::from_raw_os_error(28));
+    let at = Time::from_secs;
+    let mut gap = Gap::default();
+    assert_eq!(gap.note(at(0), 5, None), None);
+    let text = gap.note(at(1), 2, full()).expect("the first failure");
+    assert!(text.contains("No space left") && text.contains("2 entries"), "{text}");
+    assert_eq!(gap.note(at(2), 3, full()), None, "at most once a minute");
+    assert!(gap.note(at(70), 1, full()).expect("a minute later").contains("6 entries"));
+    let text = gap.note(at(71), 1, None).expect("the end");
+    assert!(text.contains("written again: 6 entries"), "{text}");
+    assert_eq!(gap.note(at(72), 1, None), None);
+}
+
+#[test]
+fn a_fifo_without_a_reader_is_no_access_log() {
+    let path = std::env::temp_dir().join(format!("upcall-fifo-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &path,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    let refused = open_access_log(&path).map(drop);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(refused.unwrap_err().raw_os_error(), Some(6));
+}
