@@ -55,10 +55,22 @@ fn note(stream: &'static str, written: io::Result<()>) {
     }
 }
 
-/// Writes to standard error, if it can be written, in one piece.
+/// Writes to standard error, if it can be written, in one piece. Names in a message may be those of
+/// others, and control a terminal.
 pub(crate) fn err(text: Arguments<'_>) {
     // There is no place left to report a failure.
-    let _ = io::stderr().write_all(text.to_string().as_bytes());
+    let _ = io::stderr().write_all(printable(&text.to_string()).as_bytes());
+}
+
+/// Replaces characters that control a terminal, or the direction of text, other than the ends of
+/// lines and tabs.
+pub(crate) fn printable(text: &str) -> String {
+    text.replace(|c| !matches!(c, '\n' | '\t') && is_unprintable(c), "\u{fffd}")
+}
+
+/// Returns whether a character controls a terminal, or the direction of text.
+pub(crate) fn is_unprintable(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Returns the exit code of a command: a failure also if its output could not be written.
@@ -67,4 +79,16 @@ pub(crate) fn finish(code: ExitCode) -> ExitCode {
     let Some((stream, error)) = failure else { return code };
     err_line!("upcall: cannot write to {stream}: {error}; write to another file or disk");
     if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn messages_do_not_control_the_terminal() {
+        let hostile = "a\u{1b}[2J\u{9b}31m\u{202e}b\r\n\tc";
+        assert_eq!(printable(hostile), "a\u{fffd}[2J\u{fffd}31m\u{fffd}b\u{fffd}\n\tc");
+        assert_eq!(printable("größe 日本"), "größe 日本");
+    }
 }

@@ -221,9 +221,11 @@ impl From<client::Error> for Trouble {
 
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // A name with the end of a line must not look like another message.
+        let one_line = |text: &str| text.replace('\n', "\u{fffd}");
         match self {
-            Trouble::Server(error) => write!(f, "{error}"),
-            Trouble::Host(text) => f.write_str(text),
+            Trouble::Server(error) => f.write_str(&one_line(&error.to_string())),
+            Trouble::Host(text) => f.write_str(&one_line(text)),
             Trouble::Unheard => f.write_str("the reader has closed the pipe"),
         }
     }

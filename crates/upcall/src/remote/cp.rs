@@ -142,7 +142,7 @@ fn tree(frame: &Frame, cp: &Cp, from: &Path, to: &Path, shared: &Shared) -> Outc
     let done = trees::share(
         |hand_out: &mut dyn FnMut(Job)| {
             let mut each = |path: &Path, entry: Entry| {
-                if shared.is_over() {
+                if shared.is_over() || trees::is_incomplete(path) {
                     return Ok(false);
                 }
                 let copy = to.join(path.strip_prefix(from).unwrap_or(path));

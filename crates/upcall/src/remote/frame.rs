@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "a command waits in real time")]
 
 use super::{Outcome, Server, Trouble};
+use crate::output::printable;
 use crate::progress::{self, Progress};
 use crate::size::{count, show};
 use client::Client;
@@ -21,6 +22,9 @@ const INTERRUPTED: u8 = 130;
 
 /// Polling interval of signals.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Time after Ctrl-C in which the work of a command ends, unless it waits for a file of this host.
+const STUCK: Duration = Duration::from_secs(5);
 
 /// Timeout of the server during the cleanup after Ctrl-C.
 const TIDY: Duration = Duration::from_secs(5);
@@ -78,6 +82,7 @@ pub(crate) struct Frame {
     when_interrupted: Mutex<String>,
     /// Whether Ctrl-C was pressed: every request ends as cancelled.
     interrupted: AtomicBool,
+    signals: Signals,
     started: crate::clock::Clock,
 }
 
@@ -110,14 +115,44 @@ impl Frame {
         left
     }
 
-    fn watch(&self, signals: &Signals, over: &AtomicBool, shown: bool) {
-        let mut progress = Progress::start();
-        while !over.load(Ordering::SeqCst) {
-            if signals.take() > 0 {
-                self.client.cancel();
-                self.interrupted.store(true, Ordering::SeqCst);
+    /// Interrupts the command if a signal has arrived: its requests end as cancelled.
+    pub(crate) fn notice_signals(&self) {
+        if self.signals.take() > 0 {
+            self.client.cancel();
+            self.interrupted.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// Ends the process if the command is interrupted and does not end, because it waits for a file
+    /// of this host, which no signal interrupts: a FIFO without a partner, or a dead mount.
+    fn end_if_stuck(&self, since: &mut Option<Duration>) {
+        if !self.interrupted.load(Ordering::SeqCst) {
+            return;
+        }
+        let now = self.elapsed();
+        match *since {
+            None => {
+                *since = Some(now);
                 // The next one ends the process.
                 reactor::let_signals_through();
+            }
+            Some(then) if now < then + STUCK => {}
+            Some(_) => {
+                for path in self.tidy() {
+                    err_line!("upcall: {} is left on the server; remove it", path.display());
+                }
+                err_line!("upcall: interrupted while waiting for a file of this host");
+                std::process::exit(INTERRUPTED.into());
+            }
+        }
+    }
+
+    fn watch(&self, over: &AtomicBool, is_tidying: &AtomicBool, shown: bool) {
+        let (mut progress, mut since) = (Progress::start(), None);
+        while !over.load(Ordering::SeqCst) {
+            self.notice_signals();
+            if !is_tidying.load(Ordering::SeqCst) {
+                self.end_if_stuck(&mut since);
             }
             if shown {
                 progress.show(|elapsed| self.counts.line(elapsed));
@@ -162,13 +197,15 @@ pub(crate) fn run(
     let (counts, leftovers) = (Counts::default(), Mutex::default());
     let interrupted = AtomicBool::new(false);
     let when_interrupted = Mutex::new("nothing half-done is left under its name".to_string());
-    let frame = Frame { client, counts, leftovers, when_interrupted, interrupted, started };
-    let over = AtomicBool::new(false);
+    let frame =
+        Frame { client, counts, leftovers, when_interrupted, interrupted, signals, started };
+    let (over, is_tidying) = (AtomicBool::new(false), AtomicBool::new(false));
     let shown = shown && io::stderr().is_terminal();
     let (done, left) = thread::scope(|scope| {
-        let watcher = scope.spawn(|| frame.watch(&signals, &over, shown));
+        let watcher = scope.spawn(|| frame.watch(&over, &is_tidying, shown));
         let _end = End { over: &over, watcher: watcher.thread().clone() };
         let done = work(&frame);
+        is_tidying.store(true, Ordering::SeqCst);
         (done, frame.tidy())
     });
     for path in left {
@@ -196,7 +233,14 @@ impl io::Read for Input<'_> {
             match poll(ready, Some(&look)) {
                 Ok(0) | Err(Errno::INTR) => {}
                 // Any other problem is reported by the read.
-                Ok(_) | Err(_) => return Ok(rustix::io::read(&stdin, buf)?),
+                Ok(_) | Err(_) => {
+                    let count = rustix::io::read(&stdin, buf)?;
+                    if count == 0 {
+                        // The program that writes it may have ended with the same Ctrl-C.
+                        self.0.notice_signals();
+                    }
+                    return Ok(count);
+                }
             }
         }
         Ok(0)
@@ -231,9 +275,12 @@ pub(crate) fn table<const N: usize>(
     rows.iter().map(line).collect()
 }
 
-/// Writes text to standard output.
+/// Writes text to standard output; to a terminal without characters that control it.
 pub(crate) fn emit(text: &str) -> Outcome<()> {
-    say_bytes(text.as_bytes())
+    match io::stdout().is_terminal() {
+        true => say_bytes(printable(text).as_bytes()),
+        false => say_bytes(text.as_bytes()),
+    }
 }
 
 /// Writes bytes to standard output.

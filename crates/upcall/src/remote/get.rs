@@ -213,7 +213,7 @@ fn tree(frame: &Frame, get: &Get, to: &Path, shared: &Shared) -> Outcome<()> {
     trees::share(
         |hand_out: &mut dyn FnMut(Job)| {
             let mut each = |path: &Path, entry: Entry| {
-                if shared.is_over() {
+                if shared.is_over() || trees::is_incomplete(path) {
                     return Ok(false);
                 }
                 let below = path.strip_prefix(&get.from).unwrap_or(path);

@@ -8,6 +8,7 @@ use super::frame::{self, Frame};
 use super::list::unless_gone;
 use super::report::Shared;
 use super::{Outcome, Server, Trouble, temporary, trees};
+use base::is_temporary;
 use clap::Args;
 use client::{Client, Dialect, File, OpenOptions, Time};
 use std::fs;
@@ -185,6 +186,8 @@ fn replace(
     let options = OpenOptions::new().write(true).create_new(true).mode(mode);
     let file = create(frame, &path, options, to)?;
     let done = pour(frame, put, (source, modified), file, shared);
+    // The program that writes standard input ends with the same Ctrl-C, which looks like its end.
+    frame.notice_signals();
     let done = done.and_then(|()| settle(&frame.client, &path, to));
     unless_kept(frame, path, to, done)
 }
@@ -333,6 +336,7 @@ fn walk(
             let found = entry.and_then(|entry| Ok((entry.file_name(), entry.metadata()?)));
             match found.map_err(unread(&from)) {
                 Err(trouble) => shared.note(&from, Err(trouble)),
+                Ok((name, found)) if found.is_file() && is_temporary(name.as_bytes()) => {}
                 Ok((name, found)) => {
                     let job = Job {
                         link: found.is_symlink(),

@@ -3,6 +3,7 @@
 use super::list::unless_gone;
 use super::{Outcome, Trouble};
 use client::{Client, DEPTH_MAX, Entry, Error, Kind, Metadata, Time};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -62,6 +63,12 @@ fn entries(client: &Client, dir: &Path) -> (Vec<Entry>, Option<Error>) {
         }
     }
     (entries, None)
+}
+
+/// Returns whether a path is that of an incomplete file: a transfer in progress, or one that was
+/// killed. It is no part of a tree.
+pub(crate) fn is_incomplete(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| base::is_temporary(name.as_bytes()))
 }
 
 /// Returns whether two modification times are equal, as far as servers and file systems store them:
