@@ -75,6 +75,8 @@ pub struct Refusal {
     pub errno: u32,
     /// The server's text, with 9P2000.
     pub sentence: Option<String>,
+    /// User as which the client attached, for permission errors.
+    pub(crate) user: Option<String>,
 }
 
 const EPERM: u32 = 1;
@@ -117,10 +119,64 @@ const SENTENCES: &[(&str, u32)] = &[
 /// Operation that servers reject for unknown users.
 pub(crate) const AS_USER: &str = "attach as user";
 
+/// Reason for refusing a path that ends with no name.
+pub(crate) const NAMELESS: &str = "it has no name of its own";
+
+/// Failed lookup of a host, as the cause of [`Error::Unreachable`].
+#[derive(Debug)]
+pub(crate) struct UnknownHost(pub(crate) io::Error);
+
+impl fmt::Display for UnknownHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for UnknownHost {}
+
+impl From<UnknownHost> for io::Error {
+    fn from(error: UnknownHost) -> io::Error {
+        io::Error::new(error.0.kind(), error)
+    }
+}
+
+/// Obstacle on the way to a server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    /// The name of its host cannot be resolved.
+    Name,
+    /// The permissions of its unix socket.
+    Permission,
+    Other,
+}
+
+impl Obstacle {
+    fn of(address: &Address, cause: &io::Error) -> Obstacle {
+        if cause.get_ref().is_some_and(|inner| inner.is::<UnknownHost>()) {
+            return Obstacle::Name;
+        }
+        let is_denied = cause.kind() == io::ErrorKind::PermissionDenied;
+        match address {
+            Address::Unix(_) if is_denied => Obstacle::Permission,
+            Address::Unix(_) | Address::Tcp { .. } => Obstacle::Other,
+        }
+    }
+
+    fn step(self) -> &'static str {
+        match self {
+            Obstacle::Name => "check its name",
+            Obstacle::Permission => {
+                "act as a user who may write to the socket, or ask its owner for permission"
+            }
+            Obstacle::Other => "check whether a server listens there",
+        }
+    }
+}
+
 impl Refusal {
     /// Creates a refusal from a Linux errno.
     pub(crate) fn number(errno: u32) -> Refusal {
-        Refusal { errno, sentence: None }
+        Refusal { errno, sentence: None, user: None }
     }
 
     /// Creates a refusal from the text of a 9P2000 server.
@@ -128,12 +184,23 @@ impl Refusal {
         let sentence = String::from_utf8_lossy(words).into_owned();
         let lower = sentence.to_lowercase();
         let known = SENTENCES.iter().find(|(part, _)| lower.contains(part));
-        Refusal { errno: known.map_or(0, |(_, errno)| *errno), sentence: Some(sentence) }
+        let errno = known.map_or(0, |(_, errno)| *errno);
+        Refusal { errno, sentence: Some(sentence), user: None }
+    }
+
+    /// Adds the user as which the client attached to a permission error.
+    pub(crate) fn of_user(self, user: Option<&String>) -> Refusal {
+        let user = user.filter(|_| [EPERM, EACCES].contains(&self.errno)).cloned();
+        Refusal { user, ..self }
     }
 
     fn step(&self) -> &'static str {
         match self.errno {
             ENOENT => "look for its name in the directory above",
+            EPERM | EACCES if self.user.is_some() => {
+                "attach as a user who may, or ask its owner; the server may treat this user as \
+                 another one"
+            }
             EPERM | EACCES => "attach as a user who may, or ask its owner",
             EEXIST => "remove it first, or choose another name",
             EXDEV => "copy it there and remove it here, with 'upcall cp' and 'upcall rm'",
@@ -233,12 +300,13 @@ impl Error {
     /// Returns the recommended next step.
     pub fn next_step(&self) -> &'static str {
         match self {
-            Error::Unreachable { .. } => "check whether a server listens there",
+            Error::Unreachable { address, cause } => Obstacle::of(address, cause).step(),
             Error::Disconnected { .. } => "check whether the server still runs, then try again",
             Error::Silent { .. } => "check whether the server hangs, then try again",
             Error::Broken { .. } => "ask a server that speaks 9P2000.L or 9P2000",
             Error::Refused { doing, .. } if *doing == AS_USER => "name a user that it knows",
             Error::Refused { refusal, .. } => refusal.step(),
+            Error::BadPath { why: NAMELESS, .. } => "write the path with its last name",
             Error::BadPath { .. } => "name another one",
             Error::Unsupported { doing, .. } if *doing != "move" => "use a server of 9P2000.L",
             Error::Unsupported { .. } => "copy and remove instead, or use a server of 9P2000.L",
@@ -295,10 +363,23 @@ fn shown(path: &Path) -> PathBuf {
     if path.as_os_str().is_empty() { PathBuf::from("/") } else { path.to_path_buf() }
 }
 
+fn unreachable(f: &mut fmt::Formatter<'_>, address: &Address, cause: &io::Error) -> fmt::Result {
+    match (Obstacle::of(address, cause), address) {
+        (Obstacle::Name, Address::Tcp { host, .. }) => {
+            write!(f, "cannot find the host '{host}': {cause}")
+        }
+        (Obstacle::Permission, _) => {
+            let user = rustix::process::geteuid().as_raw();
+            write!(f, "cannot reach {address} as user {user}: {cause}")
+        }
+        (Obstacle::Name | Obstacle::Other, _) => write!(f, "cannot reach {address}: {cause}"),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Unreachable { address, cause } => write!(f, "cannot reach {address}: {cause}")?,
+            Error::Unreachable { address, cause } => unreachable(f, address, cause)?,
             Error::Disconnected { address, cause } => {
                 write!(f, "the connection with {address} is lost: {cause}")?;
             }
@@ -307,7 +388,11 @@ impl fmt::Display for Error {
             }
             Error::Broken { address, what } => write!(f, "{address} breaks the protocol: {what}")?,
             Error::Refused { doing, path, refusal } => {
-                write!(f, "cannot {doing} {}: {refusal}", path.display())?;
+                write!(f, "cannot {doing} {}", path.display())?;
+                if let Some(user) = &refusal.user {
+                    write!(f, " as user {}", user.escape_debug())?;
+                }
+                write!(f, ": {refusal}")?;
             }
             Error::BadPath { path, why } => write!(f, "{}: {why}", path.display())?,
             Error::Unsupported { doing, path } => {
@@ -369,6 +454,50 @@ mod tests {
         let error = error.of("read", Path::new("/b"));
         assert!(error.to_string().contains("open /a"), "{error}");
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn permission_errors_name_the_user() {
+        let user = "1000".to_string();
+        let refused = |errno| {
+            let refusal = Refusal::number(errno).of_user(Some(&user));
+            Error::refused(refusal).of("open", Path::new("/a")).to_string()
+        };
+        assert_eq!(
+            refused(EACCES),
+            "cannot open /a as user 1000: Permission denied; attach as a user who may, or ask its \
+             owner; the server may treat this user as another one"
+        );
+        assert!(refused(EPERM).starts_with("cannot open /a as user 1000: "));
+        assert!(refused(ENOENT).starts_with("cannot open /a: "));
+    }
+
+    #[test]
+    fn unreachable_servers_have_the_next_step_of_their_cause() {
+        let printed = |address: &str, cause: io::Error| {
+            let address = address.parse().expect("it is one");
+            Error::Unreachable { address, cause: Arc::new(cause) }.to_string()
+        };
+        let unknown = UnknownHost(io::Error::other("Name or service not known")).into();
+        assert_eq!(
+            printed("nas.invalid:5640", unknown),
+            "cannot find the host 'nas.invalid': Name or service not known; check its name"
+        );
+        let denied = || io::Error::from_raw_os_error(13);
+        let (user, socket) = (rustix::process::geteuid().as_raw(), printed("unix:/s", denied()));
+        assert!(socket.starts_with(&format!("cannot reach unix:/s as user {user}: ")), "{socket}");
+        assert!(socket.ends_with("ask its owner for permission"), "{socket}");
+        let port = printed("127.0.0.1:1", denied());
+        assert!(port.ends_with("; check whether a server listens there"), "{port}");
+    }
+
+    #[test]
+    fn nameless_paths_have_one_next_step() {
+        let error = Error::bad_path(NAMELESS).of("remove", Path::new("/"));
+        assert_eq!(
+            error.to_string(),
+            "/: it has no name of its own; write the path with its last name"
+        );
     }
 
     #[test]

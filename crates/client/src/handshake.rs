@@ -133,6 +133,7 @@ pub(crate) fn attach(line: Arc<Line>, options: &Options) -> Result<Tree, Error> 
         Dialect::Linux => String::new(),
         Dialect::Plan9 => uid.to_string(),
     });
+    line.set_user(if uname.is_empty() { uid.to_string() } else { uname.clone() });
     let (uname, aname) = (uname.as_bytes(), options.aname.as_bytes());
     let fid = line.new_fid()?;
     let message = session::attach(line.dialect, fid, (uname, uid), aname);

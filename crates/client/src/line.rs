@@ -20,7 +20,7 @@ use rustix::fd::{AsFd as _, OwnedFd};
 use session::{Dialect, Session};
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 use wire::ninep::{READ_HEADER_SIZE, Rmessage, Tmessage, write_header};
@@ -49,6 +49,8 @@ pub(crate) struct Line {
     cancelled: AtomicBool,
     /// Maximum time without data, in ms.
     deadline: AtomicU64,
+    /// Name or number of the user that attached.
+    user: OnceLock<String>,
 }
 
 #[derive(Debug)]
@@ -89,9 +91,16 @@ impl Line {
             wake,
             cancelled: AtomicBool::new(false),
             deadline: AtomicU64::new(0),
+            user: OnceLock::new(),
         };
         line.set_deadline(deadline);
         Ok(line)
+    }
+
+    /// Sets the user that attaches, for errors.
+    pub(crate) fn set_user(&self, user: String) {
+        // A line has one client, which attaches once.
+        let _ = self.user.set(user);
     }
 
     pub(crate) fn set_deadline(&self, deadline: Duration) {
@@ -395,7 +404,7 @@ impl Line {
             let Rmessage::Error { ename } = reply else { return None };
             Some(Refusal::words(ename))
         })?;
-        Err(Error::refused(refusal))
+        Err(Error::refused(refusal.of_user(self.user.get())))
     }
 
     /// Abandons a request.

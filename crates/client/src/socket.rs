@@ -1,5 +1,6 @@
 //! Connected nonblocking socket, and waiting for it.
 
+use crate::error::UnknownHost;
 use crate::{Address, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
@@ -115,8 +116,9 @@ impl Socket {
 
 /// Connects to each address of a name in turn.
 fn by_tcp(host: &str, port: u16, deadline: Duration) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    for address in (host, port).to_socket_addrs()? {
+    let none = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut last = UnknownHost(none).into();
+    for address in (host, port).to_socket_addrs().map_err(UnknownHost)? {
         match TcpStream::connect_timeout(&address, deadline) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;

@@ -1,5 +1,6 @@
 //! Fids, and path resolution from the root.
 
+use crate::error::NAMELESS;
 use crate::line::Line;
 use crate::{Dialect, Error, Path};
 use std::os::unix::ffi::OsStrExt as _;
@@ -102,9 +103,7 @@ impl Tree {
 
     /// Resolves the parent directory of a path, and returns it with the last name.
     pub(crate) fn find_above<'a>(&self, path: &'a Path) -> Result<(Fid, &'a [u8]), Error> {
-        let name = path.file_name().ok_or_else(|| {
-            Error::bad_path("it has no name of its own; write the path with its last name")
-        })?;
+        let name = path.file_name().ok_or_else(|| Error::bad_path(NAMELESS))?;
         names(Path::new(name))?;
         let above = path.parent().unwrap_or(Path::new(""));
         let (fid, _) = self.find(above, true)?;

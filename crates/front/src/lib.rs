@@ -146,7 +146,7 @@ pub struct Export {
 /// Settings of HTTP.
 #[derive(Clone, Debug, Default)]
 pub struct Web {
-    /// Whether `PUT` and `DELETE` are allowed.
+    /// Whether changes are allowed.
     pub write: bool,
     /// Whether the file `index.html` of a directory is shown in its place.
     pub index: bool,

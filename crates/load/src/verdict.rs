@@ -27,8 +27,9 @@ pub struct Thresholds {
     pub p99_ns: Option<u64>,
     /// Maximum growth of the median lateness during the run in ns; `None` to skip the rule.
     pub drift_ns: Option<u64>,
-    /// Maximum relative deviation from the requested rate.
-    pub rate_share: f64,
+    /// Maximum relative deviation from the rates that are requested and scheduled; `None` to skip
+    /// both rules, as for closed loops, which have no schedule.
+    pub rate_share: Option<f64>,
     /// Maximum skipped I/Os.
     pub skipped: u64,
     /// Maximum I/Os that fail on the target.
@@ -44,7 +45,7 @@ impl Default for Thresholds {
             near_share: Some(0.95),
             p99_ns: Some(100_000),
             drift_ns: Some(100_000),
-            rate_share: 0.01,
+            rate_share: Some(0.01),
             skipped: 0,
             errors: 0,
             witness_ns: 50_000,
@@ -194,10 +195,13 @@ fn rows(statistics: &Statistics, asked_rate: Option<f64>, limits: &Thresholds) -
     let before = witness.map(|w| w.before as f64 / w.lateness.len().max(1) as f64);
     // The number of random arrivals has a standard deviation of its square root; three are
     // permitted.
-    let chance = limits.rate_share + 3.0 / (issued as f64).sqrt();
+    let rate_most = limits.rate_share.unwrap_or_default();
+    let chance = rate_most + 3.0 / (issued as f64).sqrt();
+    let asked_rate = asked_rate.filter(|_| limits.rate_share.is_some());
     let asked = asked_rate.map(|asked| (statistics.rate() / asked - 1.0).abs());
     let kept = (statistics.rate() / statistics.scheduled_rate() - 1.0).abs();
-    let kept = (issued > 1 && kept.is_finite()).then_some(kept);
+    let is_kept = issued > 1 && kept.is_finite() && limits.rate_share.is_some();
+    let kept = is_kept.then_some(kept);
     let (skipped, errors) = (statistics.skipped() as f64, statistics.failed() as f64);
     let near = limits.near_share.map(|_| statistics.within_share(1));
     let near_least = limits.near_share.unwrap_or_default();
@@ -211,7 +215,7 @@ fn rows(statistics: &Statistics, asked_rate: Option<f64>, limits: &Thresholds) -
         row(Rule::Tail, tail, Side::Most, most(limits.p99_ns), say::TAIL),
         row(Rule::Drift, drift, Side::Most, most(limits.drift_ns), say::DRIFT),
         row(Rule::AskedRate, asked, Side::Most, chance, say::ASKED_RATE),
-        row(Rule::KeptRate, kept, Side::Most, limits.rate_share, say::KEPT_RATE),
+        row(Rule::KeptRate, kept, Side::Most, rate_most, say::KEPT_RATE),
         row(Rule::Skipped, Some(skipped), Side::Most, skipped_most, say::SKIPPED),
         row(Rule::Errors, Some(errors), Side::Most, errors_most, say::ERRORS),
         row(Rule::Witness, apart_ns, Side::Most, limits.witness_ns as f64, say::WITNESS),

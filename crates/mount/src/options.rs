@@ -1,7 +1,12 @@
 //! Mount options, as written behind `-o`.
 
+use base::{size, units};
 use client::Dialect;
 use std::time::Duration;
+
+/// Formats of times, for errors.
+const TIME: &str = "a time, like 1s or 500ms";
+const TIMEOUT: &str = "a time longer than 0, like 5s";
 
 /// Caching of data by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -172,7 +177,10 @@ impl Options {
             "aname" => self.aname = value.to_string(),
             "uname" => self.uname = Some(value.to_string()),
             "as" => self.uid = Some(value.parse().map_err(|_| bad("a user number"))?),
-            "msize" => self.msize = value.parse().map_err(|_| bad("a number of bytes"))?,
+            "msize" => {
+                let bytes = size::parse(value).ok().and_then(|bytes| u32::try_from(bytes).ok());
+                self.msize = bytes.ok_or_else(|| bad("a number of bytes, like 65536 or 64K"))?;
+            }
             "version" | "protocol" => {
                 self.version = Some(match value.to_ascii_lowercase().as_str() {
                     "9p2000.l" => Dialect::Linux,
@@ -197,11 +205,11 @@ impl Options {
                 };
             }
             "attr_timeout" => {
-                self.attr_timeout = Some(seconds(value).ok_or_else(|| bad("seconds"))?);
+                self.attr_timeout = Some(units::time(value).map_err(|_| bad(TIME))?);
             }
             "timeout" => {
-                let time = seconds(value).filter(|time| !time.is_zero());
-                self.timeout = time.ok_or_else(|| bad("seconds, more than 0"))?;
+                let time = units::time(value).ok().filter(|time| !time.is_zero());
+                self.timeout = time.ok_or_else(|| bad(TIMEOUT))?;
             }
             "comment" => {}
             _ if name.starts_with("x-") => {}
@@ -243,10 +251,6 @@ impl Options {
 
 fn unknown(name: &str) -> String {
     format!("unknown mount option '{name}'; 'upcall mount --help' lists them")
-}
-
-fn seconds(value: &str) -> Option<Duration> {
-    value.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
 }
 
 /// Settings of a session.
@@ -308,6 +312,21 @@ mod tests {
     }
 
     #[test]
+    fn times_and_sizes_have_units() {
+        let options = parsed("timeout=5s,msize=64K,attr_timeout=500ms").unwrap();
+        assert_eq!((options.timeout, options.msize), (Duration::from_secs(5), 65536));
+        assert_eq!(options.attr_timeout, Some(Duration::from_millis(500)));
+        assert_eq!(parsed("timeout=2.5").unwrap().timeout, Duration::from_millis(2500));
+        for (list, format) in [
+            ("timeout=0s", "a time longer than 0, like 5s"),
+            ("attr_timeout=soon", "a time, like 1s or 500ms"),
+            ("msize=8G", "65536 or 64K"),
+        ] {
+            assert!(parsed(list).unwrap_err().contains(format), "{list}");
+        }
+    }
+
+    #[test]
     fn a_mount_for_all_as_one_user_is_checked_by_the_kernel() {
         for list in ["allow_other,access=one", "allow_other,as=1000", "allow_other,uname=glenda"] {
             assert!(parsed(list).unwrap().kernel_checks(), "{list}");
@@ -336,9 +355,9 @@ mod tests {
         for (list, part) in [
             ("ro,frob", "'frob'"),
             ("cache=loose", "none, open, keep or write"),
-            ("timeout=0", "more than 0"),
+            ("timeout=0", "longer than 0"),
             ("as=root", "a user number"),
-            ("attr_timeout=-1", "seconds"),
+            ("attr_timeout=-1", "a time, like 1s"),
         ] {
             assert!(parsed(list).unwrap_err().contains(part), "{list}");
         }

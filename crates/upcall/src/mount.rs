@@ -60,9 +60,11 @@ const OPTIONS: &str = "Mount options:
   cache=keep            cache data until size or modification time change
   cache=write           cache writes, too; for trees that no other client changes
   cache=none            cache nothing
-  attr_timeout=SECONDS  age of cached names and attributes [default: 1; with cache=none 0]
-  timeout=SECONDS       connect again after this time without a reply [default: 60]
-  msize=BYTES           maximum message size to propose [default: 1048576]
+  attr_timeout=TIME     age of cached names and attributes: seconds, or with a unit, like 500ms
+                        [default: 1; with cache=none 0]
+  timeout=TIME          connect again after this time without a reply: seconds, or with a unit
+                        [default: 60]
+  msize=BYTES           maximum message size to propose, like 65536 or 64K [default: 1M]
   version=VERSION       9p2000.L or 9p2000 [default: the first that the server knows]
   suid, dev             heed set-user-id bits and devices, if root mounts; in fstab and for
                         mount(8), which keeps these words to itself: allow_suid, allow_dev

@@ -100,11 +100,15 @@ pub(crate) fn remote(source: &Source) -> Result<Place, String> {
 /// # Errors
 /// The cause, and the next step.
 pub(crate) fn resolve(address: &str) -> Result<Vec<base::op::Address>, String> {
-    let found = address
-        .to_socket_addrs()
-        .map_err(|error| format!("{address}: {error}; use HOST:PORT of a 9P server"))?;
+    let unfound = |error: &dyn std::fmt::Display| match address.rsplit_once(':') {
+        Some((host, port)) if port.parse::<u16>().is_ok() && !host.is_empty() => {
+            format!("cannot find the host '{host}' of '{address}': {error}; check its name")
+        }
+        _unclear => format!("{address}: {error}; use HOST:PORT of a 9P server"),
+    };
+    let found = address.to_socket_addrs().map_err(|error| unfound(&error))?;
     let found: Vec<_> = found.map(base::op::Address::Tcp).collect();
-    if found.is_empty() { Err(format!("{address}: no such host")) } else { Ok(found) }
+    if found.is_empty() { Err(unfound(&"it has no address")) } else { Ok(found) }
 }
 
 fn existing(asked: &Path, serve: &Serve) -> Result<Place, String> {
@@ -189,7 +193,9 @@ pub(crate) fn addresses(serve: &Serve, inherited: &[Bound]) -> Result<Vec<Bound>
     }
     all.extend(of(Protocol::Http, &serve.http, HTTP_DEFAULT)?);
     match all.is_empty() && inherited.is_empty() {
-        true => Err("nothing to listen on: leave out '--9p none' or '--http none'".to_string()),
+        true => Err("nothing to listen on: leave out '--9p none' or '--http none', or list an \
+                     address for 9p or http in the configuration file"
+            .to_string()),
         false => Ok(all),
     }
 }
@@ -197,6 +203,15 @@ pub(crate) fn addresses(serve: &Serve, inherited: &[Bound]) -> Result<Vec<Bound>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_unknown_host_is_named() {
+        let error = resolve("no-such-host.invalid:5640").unwrap_err();
+        assert!(error.starts_with("cannot find the host 'no-such-host.invalid' of "), "{error}");
+        assert!(error.ends_with("; check its name"), "{error}");
+        let error = resolve("127.0.0.1:port").unwrap_err();
+        assert!(error.ends_with("use HOST:PORT of a 9P server"), "{error}");
+    }
 
     #[test]
     fn a_socket_of_the_service_manager_replaces_the_default_of_its_protocol() {

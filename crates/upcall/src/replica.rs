@@ -15,6 +15,7 @@ mod status;
 
 pub(crate) use op::Operation;
 
+use crate::greeting::quoted;
 use clap::Subcommand;
 use std::path::Path;
 use std::process::ExitCode;
@@ -56,9 +57,9 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
 
 /// Returns the message after creating a replica: how to serve it, and the consequences.
 fn created(file: &Path, address: &str, then: &str) -> String {
-    let file = file.display();
+    let (shown, file, listen) = (file.display(), quoted(file), quoted(Path::new(address)));
     format!(
-        "created {file}; where {address} is, serve it{then}:\n  upcall serve DIR --9p {address} \
+        "created {shown}; where {address} is, serve it{then}:\n  upcall serve DIR --9p {listen} \
          --replica {file}\n"
     )
 }

@@ -448,22 +448,21 @@ fn refuse_port(protocol: Protocol, address: &Address, error: &io::Error) -> Stri
     };
     let advice = match (address, error.kind()) {
         (Address::Unix(path), io::ErrorKind::AddrInUse) if is_other_file(path) => {
-            "there is a file that is no socket; remove it, or choose another path"
+            "there is a file that is no socket: remove it, or choose another path"
         }
-        (_, io::ErrorKind::AddrInUse) => "address already in use; choose another address",
         (Address::Unix(_), io::ErrorKind::PermissionDenied) => {
-            "this user may not make files in that directory; choose another path"
+            "this user may not create files in that directory: choose another path"
         }
         (Address::Unix(_), io::ErrorKind::NotFound) => {
-            "no such directory; create it, or choose another path"
+            "create its directory, or choose another path"
         }
         (Address::Tcp(_), io::ErrorKind::PermissionDenied) => {
-            "not permitted; ports below 1024 are for root"
+            "ports below 1024 are for root: choose another address"
         }
         (Address::Tcp(_), io::ErrorKind::AddrNotAvailable) => {
-            "no interface of this host has that address; choose another one"
+            "no interface of this host has that address: choose another one"
         }
         _other => "choose another address",
     };
-    format!("cannot listen on {address} ({error}): {advice}, with {flag} ADDR")
+    format!("cannot listen on {address}: {error}; {advice}, with {flag} ADDR")
 }

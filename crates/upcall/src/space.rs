@@ -9,7 +9,7 @@ use crate::place::{self, Place, What};
 use base::{Name, Stat};
 use node::Order;
 use node::script::{self, Line, Source};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,6 +56,7 @@ pub(crate) fn find(serve: &Serve, emit: &dyn Fn(&str)) -> Result<Space, String> 
         let what = format!("this covers all of {dir}: leave out the line, or 'serve {dir}'");
         return Err(wrong(number, &what));
     }
+    once(serve.dir.as_deref(), &lines).map_err(|(line, what)| wrong(line, &what))?;
     let root = match (serve.dir.is_some(), lines.first()) {
         (true, _) => place::find(serve, emit)?,
         (false, Some((_, Line::Mount { at, .. }))) if at.is_empty() => {
@@ -81,6 +82,28 @@ fn covered(lines: &[(usize, Line)]) -> Option<usize> {
         Line::Unmount { .. } | Line::Grow { .. } => None,
     };
     lines.iter().find_map(covers)
+}
+
+/// Checks that no volume is mounted twice, as only one tree can open it; volumes that do not exist
+/// yet are told apart by their paths.
+fn once(dir: Option<&Path>, lines: &[(usize, Line)]) -> Result<(), (usize, String)> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let served = dir.map(|dir| (real(dir), ("the command line".to_string(), "/".to_string())));
+    let mut mounted: BTreeMap<PathBuf, (String, String)> = served.into_iter().collect();
+    for (number, line) in lines {
+        let Line::Mount { at, source: Source::Volume(file), .. } = line else { continue };
+        let path = real(Path::new(file));
+        let at = script::path_text(at);
+        if let Some((first, there)) = mounted.get(&path) {
+            let what = format!(
+                "{} is mounted by {first} already; to show it at {at}, too: bind {there} {at}",
+                script::quoted(&format!("volume:{file}"))
+            );
+            return Err((*number, what));
+        }
+        mounted.insert(path, (format!("line {number}"), at));
+    }
+    Ok(())
 }
 
 impl Space {

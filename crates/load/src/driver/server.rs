@@ -46,7 +46,7 @@ impl Server {
     pub(super) fn connect(&self) -> io::Result<Stream> {
         let stream = match self {
             Server::Tcp(host, port) => {
-                let stream = connect(host, *port).map_err(|error| self.unreachable(&error))?;
+                let stream = self.connect_tcp(host, *port)?;
                 stream.set_nodelay(true)?;
                 set_tcp_user_timeout(&stream, LOST_MS)?;
                 stream.set_read_timeout(Some(TIMEOUT))?;
@@ -62,22 +62,37 @@ impl Server {
         Ok(stream)
     }
 
+    /// Connects to the first address of a host that accepts.
+    fn connect_tcp(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let unknown = |error: io::Error| {
+            let text = format!("cannot find the host '{host}': {error}; check its name");
+            io::Error::new(error.kind(), text)
+        };
+        let mut last = None;
+        for address in (host, port).to_socket_addrs().map_err(unknown)? {
+            match TcpStream::connect_timeout(&address, CONNECT_TIME) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = Some(error),
+            }
+        }
+        let none = || unknown(io::Error::new(io::ErrorKind::NotFound, "it has no address"));
+        Err(last.map_or_else(none, |error| self.unreachable(&error)))
+    }
+
     fn unreachable(&self, error: &io::Error) -> io::Error {
-        let text = format!("cannot connect to {self}: {error}; is the server running there?");
+        let is_denied = error.kind() == io::ErrorKind::PermissionDenied;
+        let text = match self {
+            Server::Unix(_) if is_denied => format!(
+                "cannot connect to {self} as user {}: {error}; act as a user who may write to the \
+                 socket, or ask its owner for permission",
+                rustix::process::geteuid().as_raw()
+            ),
+            Server::Tcp(..) | Server::Unix(_) => {
+                format!("cannot connect to {self}: {error}; is the server running there?")
+            }
+        };
         io::Error::new(error.kind(), text)
     }
-}
-
-/// Connects to the first address of a host that accepts.
-fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_TIME) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
 }
 
 impl Stream {
@@ -121,4 +136,26 @@ impl Write for Stream {
 /// Replaces `{}` in a path by the file number.
 pub fn numbered(path: &str, file: u32) -> String {
     path.replace("{}", &file.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_host_is_named_with_its_next_step() {
+        let server = Server::Tcp("no-such-host.invalid".to_string(), 5640);
+        let error = server.connect().err().expect("it has no address").to_string();
+        assert!(error.starts_with("cannot find the host 'no-such-host.invalid': "), "{error}");
+        assert!(error.ends_with("; check its name"), "{error}");
+    }
+
+    #[test]
+    fn a_socket_without_permission_is_named_with_the_user() {
+        let denied = io::Error::from_raw_os_error(13);
+        let error = Server::Unix("/s".into()).unreachable(&denied).to_string();
+        let user = rustix::process::geteuid().as_raw();
+        assert!(error.contains(&format!("unix:/s as user {user}: Permission denied")), "{error}");
+        assert!(error.ends_with("ask its owner for permission"), "{error}");
+    }
 }

@@ -3,7 +3,7 @@
 use super::limits::Limit;
 use super::place::Place;
 use crate::size;
-use crate::units::{counts, time as span};
+use crate::units::{self, counts, time as span};
 use clap::{Args, ValueEnum};
 use load::core::{Choice, Late, Policy};
 use std::path::PathBuf;
@@ -80,7 +80,7 @@ pub(crate) struct Flags {
     pub(crate) limits: Vec<Limit>,
 
     /// Seed for random numbers
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = units::seed)]
     pub(crate) seed: u64,
 
     /// Print the result as JSON

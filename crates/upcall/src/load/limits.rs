@@ -42,7 +42,7 @@ impl Limit {
             Limit::Near(share) => to.near_share = Some(share),
             Limit::Tail(nanos) => to.p99_ns = Some(nanos),
             Limit::Drift(nanos) => to.drift_ns = Some(nanos),
-            Limit::Rate(share) => to.rate_share = share,
+            Limit::Rate(share) => to.rate_share = Some(share),
             Limit::Skipped(most) => to.skipped = most,
             Limit::Errors(most) => to.errors = most,
             Limit::Witness(nanos) => to.witness_ns = nanos,
@@ -50,13 +50,15 @@ impl Limit {
     }
 }
 
-/// Returns the limits of a run: in a closed loop I/Os follow completions, so lateness is judged
-/// only with an explicit limit.
+/// Returns the limits of a run: in a closed loop I/Os follow completions, so lateness and rate are
+/// judged only with an explicit limit.
 pub(crate) fn thresholds(is_open: bool, limits: &[Limit]) -> Thresholds {
     let usual = Thresholds::default();
     let mut thresholds = match is_open {
         true => usual,
-        false => Thresholds { near_share: None, p99_ns: None, drift_ns: None, ..usual },
+        false => {
+            Thresholds { near_share: None, p99_ns: None, drift_ns: None, rate_share: None, ..usual }
+        }
     };
     limits.iter().for_each(|limit| limit.apply(&mut thresholds));
     thresholds
@@ -95,5 +97,6 @@ mod tests {
         assert_eq!(thresholds(true, &[]), Thresholds::default());
         let closed = thresholds(false, &[Limit::Tail(7), Limit::Skipped(2)]);
         assert_eq!((closed.near_share, closed.p99_ns, closed.skipped), (None, Some(7), 2));
+        assert_eq!(closed.rate_share, None, "it has no schedule");
     }
 }

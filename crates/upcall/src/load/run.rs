@@ -14,8 +14,10 @@ use load::replay::Feed;
 use load::report::{Title, text};
 use load::trace::Traced;
 use reactor::Signals;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,7 +109,10 @@ fn account(
     };
     let measured = measure(&*target, filaments, plan);
     shown.clear();
-    let mut measured = measured.map_err(|error| format!("{}: {error}", target.name()))?;
+    let mut measured = measured.map_err(|error| {
+        let is_of_records = error.get_ref().is_some_and(|inner| inner.is::<Unwritten>());
+        if is_of_records { error.to_string() } else { format!("{}: {error}", target.name()) }
+    })?;
     measured.verdict.notes.extend(notes);
     if !open {
         measured.verdict.notes.push(CLOSED.to_string());
@@ -140,14 +145,47 @@ fn records(flags: &Flags) -> Result<Option<Box<dyn Write>>, String> {
     let Some(path) = &flags.records else {
         return Ok(None);
     };
-    let failed = |error| format!("cannot write {}: {error}", path.display());
-    let file = File::create(path).map_err(failed)?;
+    let file = File::create(path).map_err(|error| unwritten(path, &error).to_string())?;
+    let file = Records { file, path: path.clone() };
     Ok(Some(Box::new(BufWriter::with_capacity(1 << 20, file))))
+}
+
+/// Error of the file of records, which is named.
+#[derive(Debug)]
+struct Unwritten(String);
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unwritten {}
+
+fn unwritten(path: &Path, error: &io::Error) -> io::Error {
+    let text = format!("cannot write {}: {error}; name another file or disk", path.display());
+    io::Error::new(error.kind(), Unwritten(text))
+}
+
+/// File of the records, whose errors name it.
+struct Records {
+    file: File,
+    path: PathBuf,
+}
+
+impl Write for Records {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes).map_err(|error| unwritten(&self.path, &error))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush().map_err(|error| unwritten(&self.path, &error))
+    }
 }
 
 /// A note on the verdict of a closed loop.
 const CLOSED: &str = "The loop is closed: each I/O follows the completion of another, so lateness \
-                      is not judged without --limit.";
+                      and rate are not judged without --limit.";
 
 /// Exit code after an interrupt, by the convention of shells.
 const INTERRUPTED: i32 = 130;

@@ -84,7 +84,7 @@ pub(crate) struct Anonymize {
     to: PathBuf,
 
     /// Key for the replacement names: traces with the same key can be compared
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::units::seed)]
     key: Option<u64>,
 }
 

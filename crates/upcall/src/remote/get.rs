@@ -11,6 +11,7 @@ use client::{Client, Entry, Kind, Metadata, Stream, Time};
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, IsTerminal as _, Write};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -59,6 +60,11 @@ pub(crate) fn run(get: &Get) -> ExitCode {
         let shared = Shared::default();
         match frame.client.metadata(&get.from)?.is_dir() {
             true => tree(frame, get, &to, &shared)?,
+            false if to.as_os_str().as_bytes().ends_with(b"/") && !to.is_dir() => {
+                let to = to.display();
+                let text = format!("cannot write into {to}: no such directory; make it with mkdir");
+                return Err(Trouble::Host(text));
+            }
             false => {
                 let name = get.from.file_name().filter(|_| to.is_dir());
                 let to = name.map_or_else(|| to.clone(), |name| to.join(name));

@@ -3,6 +3,7 @@
 use super::frame::{self, Frame};
 use super::{Outcome, Server, Trouble, say_json, trees};
 use crate::clock;
+use crate::output;
 use clap::Args;
 use client::{Entry, Error, Kind, Metadata};
 use serde::Serialize;
@@ -54,6 +55,9 @@ pub(crate) struct Stat {
 #[derive(Debug, Serialize)]
 struct Shown {
     path: String,
+    /// Bytes of a path that is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
     kind: &'static str,
     size: u64,
     mode: String,
@@ -203,10 +207,9 @@ fn say_lines(frame: &Frame, ls: &Ls, lines: &[Line]) -> Outcome<()> {
 
 /// Returns a name as it is; on a terminal without control characters.
 fn plain(name: &Path, terminal: bool) -> Vec<u8> {
-    let bytes = name.as_os_str().as_bytes().to_vec();
     match terminal {
-        true => bytes.into_iter().map(|b| if b < 32 || b == 127 { b'?' } else { b }).collect(),
-        false => bytes,
+        true => name.to_string_lossy().replace(output::is_unprintable, "?").into_bytes(),
+        false => name.as_os_str().as_bytes().to_vec(),
     }
 }
 
@@ -229,6 +232,7 @@ fn described(frame: &Frame, line: Line) -> Outcome<Shown> {
     };
     Ok(Shown {
         path: line.path.to_string_lossy().into_owned(),
+        path_hex: line.path.to_str().is_none().then(|| hex(&line.path)),
         kind: word(it.kind).0,
         size: it.size,
         mode: format!("{:04o}", it.mode),
@@ -241,6 +245,11 @@ fn described(frame: &Frame, line: Line) -> Outcome<Shown> {
         changed: clock::iso(it.changed),
         target: target.map(|target| target.to_string_lossy().into_owned()),
     })
+}
+
+/// Returns the bytes of a path as hexadecimal digits.
+fn hex(path: &Path) -> String {
+    path.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Shows attributes.

@@ -35,11 +35,23 @@ pub(crate) fn run(mv: &Mv) -> ExitCode {
         frame::each(&mv.from, |from| {
             let to = place.of(from)?;
             match frame.client.dialect() {
-                Dialect::Linux => Ok(frame.client.rename(from, &to)?),
+                Dialect::Linux => {
+                    frame.client.rename(from, &to).map_err(|error| explain(error, from, &to))
+                }
                 Dialect::Plan9 => replace(&frame.client, from, &to),
             }
         })
     })
+}
+
+/// Returns the error of a move; that of a directory into itself names the cause.
+fn explain(error: client::Error, from: &Path, to: &Path) -> Trouble {
+    const EINVAL: u32 = 22;
+    if error.errno() != EINVAL {
+        return error.into();
+    }
+    let (from, to) = (from.display(), to.display());
+    Trouble::Host(format!("cannot move {from} into itself, {to}; name a directory outside of it"))
 }
 
 /// Renames a file over 9P2000, which never replaces: an existing target is set aside until the

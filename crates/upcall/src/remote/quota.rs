@@ -6,6 +6,7 @@
 use super::frame::{self, Frame};
 use super::{Outcome, Server, Trouble, say_json};
 use crate::size::{self, count, show};
+use crate::units;
 use clap::Args;
 use client::{Client, Error};
 use serde::Serialize;
@@ -60,7 +61,7 @@ fn limit_of_files(text: &str) -> Result<u64, String> {
     if text == "none" {
         return Ok(NONE);
     }
-    text.parse().map_err(|_| "write a number like 100000, or none".to_string())
+    units::count(text).map_err(|_| "write a number like 100000 or 100k, or none".to_string())
 }
 
 /// A quota in the output.
@@ -307,6 +308,12 @@ fn table(all: &[Shown]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_have_units() {
+        assert_eq!((limit_of_files("1k"), limit_of_files("none")), (Ok(1000), Ok(NONE)));
+        assert!(limit_of_files("-1").unwrap_err().contains("100k"));
+    }
 
     #[test]
     fn quotas_are_rows() {

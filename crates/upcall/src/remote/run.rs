@@ -38,6 +38,9 @@ const SPECIAL: &AsciiSet = &CONTROLS.add(b'%');
 const KILLED: u8 = 137;
 const TRAPPED: u8 = 134;
 
+/// Beginning of the server's reason for an unreadable file as standard input.
+const NO_INPUT: &str = "its input cannot be read";
+
 /// Options of `upcall run`.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Run {
@@ -119,7 +122,7 @@ pub(super) struct Limits {
     pub(super) reserve: Option<String>,
 
     /// Maximum share of a processor: 50%
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", value_parser = share)]
     pub(super) limit: Option<String>,
 
     /// Guaranteed file requests per second
@@ -141,6 +144,15 @@ pub(super) struct Limits {
     /// Environment variable of the program, NAME=VALUE; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     pub(super) env: Vec<OsString>,
+}
+
+/// Refuses a share of zero, with which a program would never run; the server parses all others.
+fn share(text: &str) -> Result<String, String> {
+    let number: Option<f64> = text.trim().trim_end_matches('%').parse().ok();
+    match number {
+        Some(0.0) => Err("write a share above 0%, like 50%".to_string()),
+        Some(_) | None => Ok(text.to_string()),
+    }
 }
 
 /// Result of an attempt.
@@ -382,6 +394,7 @@ impl Talk<'_> {
         }
         let who = report["stage"].as_str().map_or("the program".into(), |it| format!("'{it}'"));
         Ok(Came::Over(match end {
+            "trap" if self.is_input(reason) => complain(&self.refusal(reason), 2),
             "exit" => ExitCode::from(report["exit"].as_u64().unwrap_or(1) as u8),
             "trap" => complain(&format!("{who} trapped: {reason}"), TRAPPED),
             "killed" => complain(&format!("{who} was killed: {reason}"), KILLED),
@@ -389,11 +402,21 @@ impl Talk<'_> {
         }))
     }
 
-    /// Returns the cause of a refusal, with the path if it concerns the root.
+    /// Reports whether the file for standard input could not be opened.
+    fn is_input(&self, reason: &str) -> bool {
+        self.run.stdin.is_some() && reason.starts_with(NO_INPUT)
+    }
+
+    /// Returns the cause of a refusal, with the path if it concerns the root or the input.
     fn refusal(&self, reason: &str) -> String {
-        match reason.starts_with("cannot enter its root") {
-            true => format!("--root {}: {reason}", self.run.limits.root.display()),
-            false => reason.to_string(),
+        match &self.run.stdin {
+            Some(path) if self.is_input(reason) => {
+                format!("--stdin {}: {reason}; name a file of the server", path.display())
+            }
+            _ if reason.starts_with("cannot enter its root") => {
+                format!("--root {}: {reason}", self.run.limits.root.display())
+            }
+            Some(_) | None => reason.to_string(),
         }
     }
 }

@@ -155,36 +155,55 @@ fn log(log: &Log) -> ExitCode {
     frame::run(&log.server, false, |frame| {
         let text = read_file(frame, &list_name("log", log.json))?;
         let text = String::from_utf8_lossy(&text);
-        let text = match log.json {
+        let (kept, is_empty) = match log.json {
             true => of_one_json(&text, name)?,
             false => of_one(&text, name),
         };
-        frame::emit(&text)?;
+        if is_empty && !is_installed(frame, name)? {
+            let step = "'upcall storelet list' shows those that are";
+            let text = format!("no storelet '{name}' is installed here; {step}");
+            return Err(Trouble::Host(text));
+        }
+        frame::emit(&kept)?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// Returns the header, and the lines of one storelet with its error output.
-fn of_one(text: &str, name: &str) -> String {
-    let (mut of_it, mut kept) = (true, String::new());
+/// Reports whether a storelet of this name is installed.
+fn is_installed(frame: &Frame, name: &str) -> Outcome<bool> {
+    let text = read_file(frame, &list_name("installed", true))?;
+    Ok(parsed(&text)?.iter().any(|storelet| storelet["name"] == name))
+}
+
+/// Parses a list of the server.
+fn parsed(text: &[u8]) -> Outcome<Vec<Value>> {
+    serde_json::from_slice(text)
+        .map_err(|error| Trouble::Host(format!("invalid list from the server: {error}")))
+}
+
+/// Returns the header, and the lines of one storelet with its error output; also whether there are
+/// none.
+fn of_one(text: &str, name: &str) -> (String, bool) {
+    let (mut of_it, mut kept, mut is_empty) = (true, String::new(), true);
     for (number, line) in text.lines().enumerate() {
         if number > 0 && !line.starts_with(' ') {
             let called = line.split_whitespace().nth(1).unwrap_or_default();
             of_it = called.split('@').next() == Some(name);
+            is_empty &= !of_it;
         }
         if of_it {
             kept += line;
             kept.push('\n');
         }
     }
-    kept
+    (kept, is_empty)
 }
 
-fn of_one_json(text: &str, name: &str) -> Outcome<String> {
-    let runs: Vec<Value> = serde_json::from_str(text)
-        .map_err(|error| Trouble::Host(format!("invalid log from the server: {error}")))?;
-    let runs = runs.into_iter().filter(|run| run["name"] == name);
-    Ok(format!("{:#}\n", Value::Array(runs.collect())))
+fn of_one_json(text: &str, name: &str) -> Outcome<(String, bool)> {
+    let mut runs = parsed(text.as_bytes())?;
+    runs.retain(|run| run["name"] == name);
+    let is_empty = runs.is_empty();
+    Ok((format!("{:#}\n", Value::Array(runs)), is_empty))
 }
 
 fn change(named: &Named, word: &str) -> ExitCode {

@@ -33,7 +33,7 @@ pub(crate) struct Watch {
     recursive: bool,
 
     /// End after this number of changes
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", value_parser = crate::units::count)]
     count: Option<u64>,
 
     /// Print each change as a line of JSON

@@ -1,6 +1,7 @@
 //! Opening of a replica's volume, to serve it.
 
 use crate::clock;
+use crate::greeting::quoted;
 use crate::place;
 use crate::volume::file::{self, FileDisk, How};
 use base::Time;
@@ -64,7 +65,8 @@ pub(super) fn explain(path: &Path, why: Unreadable) -> String {
         ),
         Unreadable::Damaged => format!(
             "cannot read the replica in {shown}: it is damaged, or written by another version of \
-             upcall; run 'upcall volume check {shown}'"
+             upcall; run 'upcall volume check {}'",
+            quoted(path)
         ),
         Unreadable::Disk(error) => file::explain(path, error),
     }

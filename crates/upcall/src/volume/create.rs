@@ -6,6 +6,7 @@
 
 use super::file::{self, FileDisk, How};
 use crate::clock;
+use crate::greeting::quoted;
 use crate::progress::Progress;
 use crate::size;
 use base::{Block, Instant};
@@ -329,6 +330,6 @@ pub(crate) fn run(create: &Create) -> Result<ExitCode, String> {
     if let Some(word) = word {
         out_line!("{word}");
     }
-    out_line!("serve it: upcall serve {}", create.file.display());
+    out_line!("serve it: upcall serve {}", quoted(&create.file));
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! Opening of a volume's file with straight-line code, and the next steps after a failure.
 
 use crate::clock::Clock;
+use crate::greeting::quoted;
 use crate::progress::{self, Progress};
 use crate::size;
 use base::{Block, Instant};
@@ -125,7 +126,8 @@ pub(crate) fn not_opened(path: &Path, error: &io::Error) -> String {
     let shown = path.display();
     match error.kind() {
         io::ErrorKind::NotFound => {
-            format!("{shown} does not exist; create it with 'upcall volume create {shown}'")
+            let quoted = quoted(path);
+            format!("{shown} does not exist; create it with 'upcall volume create {quoted}'")
         }
         io::ErrorKind::InvalidInput => {
             format!("{shown} is neither a file nor a block device: name a volume")
@@ -333,7 +335,7 @@ fn lost(path: &Path) -> String {
         "{}: the disk has lost transactions that were acknowledged as durable; 'upcall serve {} \
          --accept-loss' serves the remaining state",
         path.display(),
-        path.display()
+        quoted(path)
     )
 }
 
@@ -346,7 +348,7 @@ pub(crate) fn explain(path: &Path, error: Error) -> String {
              'upcall volume create'"
         ),
         Error::Damaged => {
-            format!("{shown} is damaged; 'upcall volume check {shown}' lists lost files")
+            format!("{shown} is damaged; 'upcall volume check {}' lists lost files", quoted(path))
         }
         Error::DiskFailed => format!("{shown}: the disk failed; look at the disk, then try again"),
         Error::DiskFull => format!("{shown}: {error}, then try again"),
@@ -354,7 +356,8 @@ pub(crate) fn explain(path: &Path, error: Error) -> String {
             format!("{shown} is full: delete something, or drop a snapshot")
         }
         Error::NotFound => {
-            format!("{shown}: {error}; 'upcall volume snapshot {shown} list' shows all")
+            let quoted = quoted(path);
+            format!("{shown}: {error}; 'upcall volume snapshot {quoted} list' shows all")
         }
         Error::Exists => format!("{shown}: {error}; use another name, or drop that one first"),
         Error::TooLarge | Error::ReadOnly | Error::WouldDeadlock | Error::TooShort => {

@@ -175,7 +175,11 @@ fn invalid_options_are_refused_with_a_next_step() {
         (vec![], "--target null"),
         (vec!["--target", "nowhere"], "write null, file:PATH"),
         (vec!["--target", &path], "name a file in it"),
-        (vec!["--target", "9p://127.0.0.1:1/x"], "is the server running there?"),
+        (
+            vec!["--target", "9p://127.0.0.1:1/x"],
+            "upcall: cannot reach 127.0.0.1:1: Connection refused (os error 111); check whether a \
+             server listens there\n",
+        ),
         (vec!["--target", "null", "--late", "never"], "skip:1ms"),
         (vec!["replay", &trace, "--target", "null"], "--format FORMAT"),
         (vec!["compare", &trace, &trace], "--format FORMAT"),

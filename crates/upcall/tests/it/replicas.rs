@@ -3,6 +3,7 @@
 
 use crate::server::{BINARY, Scratch, Server};
 use client::{Client, OpenOptions, Options};
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -128,6 +129,32 @@ fn a_member_that_was_killed_is_not_taken_for_one_that_is_idle() {
     let metrics = crate::server::get(first.http(), "/.upcall/metrics");
     let row = "upcall_replica_member_up{service=\"it\",replica=\"1\",member=\"2\"} 0\n";
     assert!(metrics.contains(row), "{metrics}");
+}
+
+#[test]
+fn a_status_in_json_is_one_array() {
+    let dir = Scratch::new("statuses");
+    let place = dir.path().to_str().unwrap();
+    let mut files = Vec::new();
+    for service in ["hits", "words"] {
+        let args = ["replica", "init", service, "--type", "counter", "--members", "127.0.0.1:1"];
+        let (well, printed) = say(&[&args[..], &["--dir", place, "--size", "16M"]].concat());
+        assert!(well, "{printed}");
+        files.push(format!("{place}/{service}.1.replica"));
+    }
+    let server = Server::start(dir.path(), &["--replica", &files[0], "--replica", &files[1]]);
+    let services = |words: &[&str]| {
+        let args = [&["replica", "status", "--json", "--at", server.ninep()], words].concat();
+        let (well, printed) = say(&args);
+        assert!(well, "{printed}");
+        let all: Vec<Value> = serde_json::from_str(&printed).unwrap();
+        all.iter().map(|it| it["service"].as_str().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(services(&[]), ["hits", "words"]);
+    assert_eq!(services(&["words"]), ["words"]);
+    let plain = Server::start(dir.path(), &[]);
+    let (well, printed) = say(&["replica", "status", "--at", plain.ninep()]);
+    assert!(!well && printed.starts_with("upcall: the server has no services; "), "{printed}");
 }
 
 /// Sends a signal to a server.

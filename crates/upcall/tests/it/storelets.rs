@@ -260,6 +260,18 @@ fn a_program_sees_its_root_and_changes_nothing_without_leave() {
     assert!(ran.err.contains("--root /nowhere: cannot enter its root: no such dir"), "{ran:?}");
     let ran = lab.run(&["--root", "/x"], &open_x);
     assert!(ran.code == Some(2) && ran.err.contains("no such directory"), "{ran:?}");
+    let ran = lab.run(&["--stdin", "/nowhere"], &open_x);
+    assert_eq!(ran.code, Some(2), "{ran:?}");
+    let cause = "upcall: --stdin /nowhere: its input cannot be read: there is no such file";
+    assert!(
+        ran.err.starts_with(cause) && ran.err.ends_with("name a file of the server\n"),
+        "{ran:?}"
+    );
+    let mut log = Command::new(BINARY);
+    log.args(["storelet", "log", lab.server.ninep(), "nope"]);
+    let ran: Ran = log.output().unwrap().into();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.err.starts_with("upcall: no storelet 'nope' is installed here; "), "{ran:?}");
 
     let lab = Lab::new(&["--read-only"]);
     assert_eq!(lab.run(&["--write"], &guests::create("new")).code, Some(guests::ROFS));

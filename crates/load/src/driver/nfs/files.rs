@@ -4,7 +4,7 @@ use super::Nfs;
 use super::calls::{Calls, DATA_MAX, Reply, any_number, credential, errno, joined, record_size};
 use crate::driver::server::{Server, Stream};
 use std::io::{self, Read as _, Write as _};
-use wire::nfs::{Call, CreateHow, Handle, Results, SetAttributes, Stable, mount};
+use wire::nfs::{Call, CreateHow, FileKind, Handle, Results, SetAttributes, Stable, mount};
 use wire::rpc::{self, MARK_SIZE, Outcome};
 
 /// Errno of a missing file.
@@ -53,11 +53,15 @@ impl NfsFiles {
     /// Returns the size of a file in bytes, or `None` if it does not exist.
     ///
     /// # Errors
-    /// If the server refuses.
+    /// If the server refuses; `IsADirectory` if it is no file.
     pub fn size(&mut self, path: &str) -> io::Result<Option<u64>> {
         let Some(object) = self.lookup(path)? else { return Ok(None) };
         let got = self.call("get the attributes of", path, &Call::GetAttr { object })?;
         let Results::GetAttr { attributes } = got else { unreachable!("they are of its call") };
+        if attributes.kind == FileKind::Directory {
+            let text = format!("{path} is a directory: name a file in it");
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, text));
+        }
         Ok(Some(attributes.size))
     }
 
@@ -131,7 +135,8 @@ impl NfsFiles {
     fn parent<'a>(&mut self, path: &'a str) -> io::Result<(Handle, &'a str)> {
         let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
         if name.is_empty() {
-            return Err(io::Error::other(format!("{path} names no file")));
+            let text = format!("{path} is a directory: name a file in it");
+            return Err(io::Error::new(io::ErrorKind::IsADirectory, text));
         }
         let export = self.place.export.clone();
         if export.is_empty() {
@@ -186,8 +191,9 @@ impl NfsFiles {
     fn ask(&mut self, call: &Call<'_>) -> io::Result<Reply<'_>> {
         let mut out = Vec::new();
         self.calls.send(call, 0, &mut out);
-        self.stream.write_all(&out)?;
-        read_record(&mut self.stream, &mut self.record)?;
+        let lost = |error| lost(&self.place.server, "use HOST:PORT of an NFS server", &error);
+        self.stream.write_all(&out).map_err(lost)?;
+        read_record(&mut self.stream, &mut self.record).map_err(lost)?;
         let record = joined(&self.record, &mut self.buffer);
         let (_, reply) = self.calls.receive(record).map_err(no_nfs)?;
         Ok(reply)
@@ -205,9 +211,10 @@ fn mount(server: &Server, dir: &str) -> io::Result<Handle> {
     rpc::Call { xid, program, version, procedure, credential }.put(&mut out);
     call.put(&mut out);
     rpc::seal(&mut out, 0);
-    stream.write_all(&out)?;
+    let lost = |error| lost(server, "name the port of an NFS server, or --mount-port", &error);
+    stream.write_all(&out).map_err(lost)?;
     let (mut record, mut buffer) = (Vec::new(), Vec::new());
-    read_record(&mut stream, &mut record)?;
+    read_record(&mut stream, &mut record).map_err(lost)?;
     let decoded = rpc::decode_reply(joined(&record, &mut buffer));
     match decoded.map_err(|_| no_nfs("a reply that cannot be decoded"))? {
         (replied, Outcome::Success, results) if replied == xid => {
@@ -241,6 +248,20 @@ fn read_record(stream: &mut Stream, record: &mut Vec<u8>) -> io::Result<()> {
             return Ok(());
         }
     }
+}
+
+/// Adds the server and the next step to an error of its connection.
+fn lost(server: &Server, step: &str, error: &io::Error) -> io::Error {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof, WouldBlock};
+    let kind = error.kind();
+    let text = if [UnexpectedEof, ConnectionReset, BrokenPipe].contains(&kind) {
+        format!("{server} closed the connection without a reply; {step}")
+    } else if kind == WouldBlock {
+        format!("no reply from {server}; {step}")
+    } else {
+        format!("{server}: {error}; {step}")
+    };
+    io::Error::new(kind, text)
 }
 
 fn no_nfs(what: &str) -> io::Error {

@@ -3,7 +3,7 @@
 mod check;
 
 use super::drawn::{Comes, Kinds, Places, Sizes, Thinks};
-use super::values::{Bytes, Time};
+use super::values::{Bytes, Count, Rate, Time};
 use crate::Kind;
 use crate::workload::pace::{Lifetime, Pace};
 use crate::workload::specweb::{FileSet, Year};
@@ -84,7 +84,7 @@ macro_rules! tables {
             #[serde(default)]
             begin: Time,
             seconds: Option<Time>,
-            count: Option<u64>,
+            count: Option<Count>,
             seed: Option<u64>,
             $($(#[$attribute])* $field: $type,)*
         }
@@ -97,7 +97,7 @@ macro_rules! tables {
                     name: self.name.clone(),
                     begin: self.begin.0,
                     seconds: self.seconds.map(|seconds| seconds.0),
-                    count: self.count,
+                    count: self.count.map(|count| count.0),
                     seed: self.seed,
                 }
             }
@@ -146,7 +146,7 @@ macro_rules! mixes {
 
 mixes! {
     StreamTable = "stream" {
-        rate: f64,
+        rate: Rate,
         #[serde(default)]
         arrival: Comes,
     }
@@ -156,7 +156,7 @@ mixes! {
         think: Thinks,
     }
     SessionsTable = "sessions" {
-        rate: f64,
+        rate: Rate,
         #[serde(default)]
         arrival: Comes,
         each: u32,
@@ -170,7 +170,7 @@ tables! {
         branches: u32,
         terminals: Option<u32>,
         think: Option<Thinks>,
-        rate: Option<f64>,
+        rate: Option<Rate>,
         arrival: Option<Comes>,
         #[serde(default)]
         from: Bytes,
@@ -184,7 +184,7 @@ tables! {
     }
     PostMarkTable = "postmark" {
         files: Option<u32>,
-        transactions: Option<u64>,
+        transactions: Option<Count>,
         min: Option<Bytes>,
         max: Option<Bytes>,
         block: Option<Bytes>,
@@ -198,7 +198,7 @@ tables! {
         directories: Option<u32>,
         connections: Option<u32>,
         think: Option<Thinks>,
-        rate: Option<f64>,
+        rate: Option<Rate>,
         arrival: Option<Comes>,
     }
     ReplayTable = "replay" {

@@ -121,6 +121,15 @@ fn each_part_ends_when_it_says() {
     assert_eq!(of(2).count(), 350);
 }
 
+#[test]
+fn rates_and_counts_have_units() {
+    let with = |rate: &str, count: &str| {
+        let text = format!("[[stream]]\nrate = {rate}\ncount = {count}\n");
+        Workload::parse(&text).expect("it is a workload").describe()
+    };
+    assert_eq!(with("\"1.5k\"", "\"2k\""), with("1500.0", "2000"));
+}
+
 /// Returns the error message of each file.
 fn said(texts: &[&str]) -> String {
     let said = texts.iter().map(|text| {
@@ -161,6 +170,9 @@ fn impossible_values_are_refused() {
         "[run]\nseconds = 5\nwarm_up = 5\n[[stream]]\nrate = 1\n",
         "[[stream]]\nrate = 1\n",
         "[[stream]]\nrate = -1\ncount = 1\n",
+        "[[stream]]\nrate = \"10x\"\ncount = 1\n",
+        "[[stream]]\nrate = []\ncount = 1\n",
+        "[[stream]]\nrate = 1\ncount = -1\n",
         "[[stream]]\nrate = 1\nsize = \"4kb\"\n",
         "[[stream]]\nrate = 1\nsize = 0\n",
         "[[stream]]\nrate = 1\nsize = {}\n",

@@ -1,5 +1,6 @@
 //! Textual forms of sizes and times.
 
+use base::units;
 use serde::de::{self, Deserialize, Deserializer, Visitor};
 use std::fmt;
 use std::time::Duration;
@@ -132,6 +133,64 @@ impl<'de> Deserialize<'de> for Time {
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
                 time(text).map(Time).map_err(E::custom)
+            }
+        }
+        from.deserialize_any(Reads)
+    }
+}
+
+/// I/Os, transactions or sessions per second.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rate(pub(super) f64);
+
+impl<'de> Deserialize<'de> for Rate {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
+        struct Reads;
+        impl Visitor<'_> for Reads {
+            type Value = Rate;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a rate per second like 500, \"10k\" or \"2M\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Rate, E> {
+                Ok(Rate(number as f64))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<Rate, E> {
+                Ok(Rate(number))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Rate, E> {
+                let wrong = || format!("`{text}` is not a rate: write 500, \"10k\" or \"2M\"");
+                units::number(text).map(Rate).ok_or_else(|| E::custom(wrong()))
+            }
+        }
+        from.deserialize_any(Reads)
+    }
+}
+
+/// Number of I/Os, transactions or sessions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Count(pub(super) u64);
+
+impl<'de> Deserialize<'de> for Count {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Count, D::Error> {
+        struct Reads;
+        impl Visitor<'_> for Reads {
+            type Value = Count;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number like 250, \"1k\" or \"2M\"")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Count, E> {
+                let number = u64::try_from(number);
+                number.map(Count).map_err(|_| E::custom("a number is not negative"))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Count, E> {
+                units::count(text).map(Count).map_err(E::custom)
             }
         }
         from.deserialize_any(Reads)

@@ -89,6 +89,12 @@ pub fn loads(cells: BTreeMap<Cell, String>) -> Vec<Operator> {
 
 /// Reads comma-separated values. Fields that begin with `=` are formulas.
 pub fn read_csv(bytes: &[u8]) -> Result<Import, Unusable> {
+    if let Some(line) = unclosed_quote(bytes) {
+        return Err(Unusable(format!(
+            "the quote that begins in line {line} is never closed; close it, and double each quote \
+             inside of a quoted field"
+        )));
+    }
     let unusable = |error: csv::Error| Unusable(error.to_string());
     let mut import = Import::default();
     let mut reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(bytes);
@@ -106,6 +112,38 @@ pub fn read_csv(bytes: &[u8]) -> Result<Import, Unusable> {
             }
         }
         row += 1;
+    }
+}
+
+/// Returns the number of the line with a quote that is not closed: the reader would take the rest of
+/// the file for one field.
+fn unclosed_quote(bytes: &[u8]) -> Option<usize> {
+    #[derive(Clone, Copy)]
+    enum State {
+        /// At the start of a field.
+        Start,
+        Unquoted,
+        /// In a field whose quote is in this line.
+        Quoted(usize),
+        /// After a quote in such a field: its end, or the first of two.
+        Quote(usize),
+    }
+    let (mut state, mut line) = (State::Start, 1);
+    for byte in bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes) {
+        line += usize::from(*byte == b'\n');
+        state = match (state, byte) {
+            (State::Start, b'"') => State::Quoted(line),
+            (State::Quoted(first), b'"') => State::Quote(first),
+            (State::Quoted(first), _) | (State::Quote(first), b'"') => State::Quoted(first),
+            (State::Start | State::Unquoted | State::Quote(_), b',' | b'\r' | b'\n') => {
+                State::Start
+            }
+            (State::Start | State::Unquoted | State::Quote(_), _) => State::Unquoted,
+        };
+    }
+    match state {
+        State::Quoted(first) => Some(first),
+        State::Start | State::Unquoted | State::Quote(_) => None,
     }
 }
 

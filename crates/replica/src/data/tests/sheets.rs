@@ -518,6 +518,22 @@ fn dates_of_files_are_iso_dates() {
 }
 
 #[test]
+fn a_quote_that_is_never_closed_is_refused_with_its_line() {
+    for (file, line) in [
+        ("a,b\n1,\"x\n2,y\n", 2),
+        ("a\n\"b\"\"\nc\n\"\"d\n", 2),
+        ("\u{feff}\"a", 1),
+        ("a,\"b\nc\"\n\n\"d,\n", 4),
+    ] {
+        let error = read_csv(file.as_bytes()).expect_err(file).to_string();
+        assert!(error.starts_with(&format!("the quote that begins in line {line} is")), "{error}");
+    }
+    for file in ["a\"b,c\n", "\"a\"\"b\",c", "\"a\nb\",\"\"", "\"a\"b\"\n", ""] {
+        assert!(read_csv(file.as_bytes()).is_ok(), "{file}");
+    }
+}
+
+#[test]
 fn files_of_others() {
     let import = read_csv(b"a,=NOW(),3\n\n=1+,=A1\r\n\r\n\"x\n\",\n\n\ny").expect("can be read");
     let notes: Vec<_> = import.notes.iter().map(|(cell, why)| format!("{cell:?} {why}")).collect();

@@ -105,8 +105,25 @@ fn one_file(
     let mut options = OpenOptions::new();
     options.read(true).write(wants.changes).custom_flags(custom.bits().cast_signed());
     let file = options.open(path).map_err(|error| failed(&error))?;
+    if wants.changes {
+        lock(&file, path)?;
+    }
     let size = size_of(&file, &there).map_err(|error| failed(&error))?;
     Ok((file, size))
+}
+
+/// Locks a file to be overwritten, for as long as it is open: a server locks its volumes.
+fn lock(file: &File, path: &Path) -> Result<(), String> {
+    use rustix::fs::FlockOperation::NonBlockingLockShared;
+    match rustix::fs::flock(file, NonBlockingLockShared) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(format!(
+            "{} is in use by another process, and this load would overwrite it: if it is being \
+             served, end the server first, or choose another target",
+            path.display()
+        )),
+        // Not all file systems have locks.
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 fn nowhere(path: &Path) -> String {

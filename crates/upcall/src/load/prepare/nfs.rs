@@ -1,6 +1,6 @@
 //! NFS servers: calls before a run.
 
-use super::server::note;
+use super::server::{directory, note};
 use super::{Prepared, Wants, fill, random, refuse, require_create, several};
 use crate::load::flags::Flags;
 use load::driver::server::{Server, numbered};
@@ -31,7 +31,7 @@ pub(super) fn nfs(
     let mut span = u64::MAX;
     for file in 0..wants.files.max(1) {
         let path = numbered(path, file);
-        match files.size(&path).map_err(text)? {
+        match files.size(&path).map_err(|error| explain(error, &path, server))? {
             Some(_) if wants.changes && !flags.destroy => return Err(refuse(&path)),
             Some(size) => span = span.min(size),
             None => {
@@ -53,6 +53,14 @@ fn make(files: &mut NfsFiles, path: &str, bytes: u64) -> Result<(), String> {
         let left = files.remove(path).err().map_or(String::new(), |why| format!(" ({why})"));
         format!("cannot fill {path}: {error}{left}")
     })
+}
+
+/// Returns the text of the error of a lookup, with the next step.
+fn explain(error: io::Error, path: &str, server: &Server) -> String {
+    match error.kind() == io::ErrorKind::IsADirectory {
+        true => directory(path, server),
+        false => text(error),
+    }
 }
 
 /// Returns the text of an error, with the next step.

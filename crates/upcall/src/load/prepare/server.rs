@@ -20,11 +20,12 @@ pub(super) fn ninep(
     }
     let options = client::Options { aname: flags.aname.clone(), ..client::Options::default() };
     let client = Client::connect(&address(server), &options);
-    let client = client.map_err(|error| explain(&error))?;
+    let client = client.map_err(|error| error.to_string())?;
     let mut span = u64::MAX;
     for file in 0..wants.files.max(1) {
         let path = numbered(path, file);
         match client.metadata(&path) {
+            Ok(there) if there.is_dir() => return Err(directory(&path, server)),
             Ok(_) if wants.changes && !flags.destroy => return Err(refuse(&path)),
             Ok(there) => span = span.min(there.size),
             Err(error) if error.is_not_found() => {
@@ -33,7 +34,7 @@ pub(super) fn ninep(
                 make(&client, &path, flags.file_size)?;
                 span = span.min(flags.file_size);
             }
-            Err(error) => return Err(explain(&error)),
+            Err(error) => return Err(error.to_string()),
         }
     }
     let target = NineP {
@@ -47,6 +48,11 @@ pub(super) fn ninep(
     };
     let notes = note(flags);
     Ok(Prepared { target: Box::new(target), span, notes })
+}
+
+/// Returns the error of a directory as a target.
+pub(super) fn directory(path: &str, server: &Server) -> String {
+    format!("{path} on {server} is a directory: name a file in it")
 }
 
 /// Notes that each worker has connections of its own.
@@ -63,16 +69,9 @@ fn address(server: &Server) -> Address {
     }
 }
 
-fn explain(error: &client::Error) -> String {
-    if matches!(error, client::Error::Unreachable { .. }) {
-        return format!("{error}; is the server running there?");
-    }
-    format!("{error}; {}", error.next_step())
-}
-
 fn make(client: &Client, path: &str, bytes: u64) -> Result<(), String> {
     let options = OpenOptions::new().write(true).create_new(true);
-    let made = client.open_with(path, options).map_err(|error| explain(&error))?;
+    let made = client.open_with(path, options).map_err(|error| error.to_string())?;
     let filled = fill(path, bytes, |mut offset, mut piece| {
         while !piece.is_empty() {
             let count = made.write_at(piece, offset).map_err(io::Error::other)?;
@@ -85,7 +84,7 @@ fn make(client: &Client, path: &str, bytes: u64) -> Result<(), String> {
         let left = client.remove(path).err().map_or(String::new(), |why| format!(" ({why})"));
         format!("cannot fill {path}: {error}{left}")
     })?;
-    made.close().map_err(|error| explain(&error))
+    made.close().map_err(|error| error.to_string())
 }
 
 /// Looks up the objects of an HTTP server, and creates missing ones.

@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Opens or creates a volume, and fills the data to be read.
 pub(super) fn volume(flags: &Flags, path: &Path, wants: &Wants) -> Result<Prepared, String> {
-    let failed = |error: embed::Error| format!("{error}; {}", error.next_step());
+    let failed = |error: embed::Error| error.to_string();
     let fresh = !path.exists();
     if fresh {
         let made = format!("it, with files of {}", size::show(flags.file_size));

@@ -81,7 +81,9 @@ fn scheduled_runs_happen_on_time_and_once_after_a_pause() {
     assert!(installed.runs("slow").is_empty());
     installed.storelet(&["remove", "tick"]);
     std::thread::sleep(Duration::from_secs(2));
-    assert!(installed.runs("tick").is_empty() && installed.doing("slow")["failures"] == 0);
+    let ran = installed.storelet(&["log", "tick", "--json"]);
+    assert!(ran.code == Some(1) && ran.err.contains("no storelet 'tick'"), "{ran:?}");
+    assert_eq!(installed.doing("slow")["failures"], 0);
 }
 
 #[test]

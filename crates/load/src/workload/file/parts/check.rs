@@ -5,7 +5,7 @@ use super::{
     StreamTable, TransactionsTable, UsersTable, What,
 };
 use crate::workload::file::drawn::{Comes, Thinks};
-use crate::workload::file::values::{Bytes, IO_MAX};
+use crate::workload::file::values::{Bytes, IO_MAX, Rate};
 use crate::workload::specweb::{DIRECTORIES_MAX, FileSet, Year};
 use crate::workload::{Arrival, Pace, postmark};
 
@@ -46,8 +46,8 @@ fn between<T: PartialOrd + std::fmt::Display>(
 }
 
 /// Returns an arrival process with a valid rate.
-fn arrival(rate: f64, comes: Comes) -> Result<Arrival, String> {
-    let rate = between("rate", rate, 1e-6, RATE_MAX)?;
+fn arrival(rate: Rate, comes: Comes) -> Result<Arrival, String> {
+    let rate = between("rate", rate.0, 1e-6, RATE_MAX)?;
     if let Comes::OnOff(on, off) = comes
         && rate * (on + off).as_secs_f64() < 1e-3
     {
@@ -61,7 +61,7 @@ fn pace(
     field: &str,
     count: Option<u32>,
     think: Option<Thinks>,
-    rate: Option<f64>,
+    rate: Option<Rate>,
     comes: Option<Comes>,
 ) -> Result<Pace, String> {
     match (count, rate) {
@@ -130,7 +130,7 @@ impl Checked for PostMarkTable {
         let min = size("min", self.min, usual.min.min(max), 1)?;
         Ok(What::PostMark(postmark::Setup {
             files,
-            transactions: self.transactions.unwrap_or(usual.transactions),
+            transactions: self.transactions.map_or(usual.transactions, |count| count.0),
             min: between("min", min, 1, max)?,
             max,
             block: size("block", self.block, usual.block, 0)?,
