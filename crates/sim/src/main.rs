@@ -313,6 +313,7 @@ fn scenario<R: FnOnce() -> Outcome>(
                 sum.events += outcome.totals.events;
                 sum.requests += outcome.totals.requests;
                 sum.faults += outcome.totals.faults;
+                sum.bounded_sums += outcome.totals.bounded_sums;
                 hash = hash.rotate_left(1) ^ outcome.hash;
             }
             Err(why) => {
@@ -323,11 +324,14 @@ fn scenario<R: FnOnce() -> Outcome>(
             }
         }
     }
-    let Totals { events, requests, faults, .. } = sum;
+    let Totals { events, requests, faults, bounded_sums, .. } = sum;
     println!(
         "{name}: {passed} seeds from {first} on, {events} events, {requests} {what}, {faults} \
          faults, {hash:016x}"
     );
+    if bounded_sums > 0 {
+        println!("{name}: the sums of {bounded_sums} runs were held to bounds only");
+    }
     (passed, failed)
 }
 

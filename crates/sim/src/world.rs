@@ -88,6 +88,8 @@ pub struct Totals {
     pub failures: u64,
     /// Number of checks that found a member of a service marked as silent by another one.
     pub silences: u64,
+    /// Final sums of counters with too many possible values, which were held to bounds only.
+    pub bounded_sums: u64,
     /// Bytes between clients and node.
     pub bytes: u64,
 }

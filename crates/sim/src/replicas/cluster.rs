@@ -3,7 +3,7 @@
 use super::administrator::Administrator;
 use super::bystander::Bystander;
 use super::canary::{Mistake, spoil};
-use super::judge::judge;
+use super::judge::{SumCheck, judge};
 use super::ledger::Ledger;
 use super::op_client::{OpClient, Setup};
 use super::params::Params;
@@ -166,15 +166,16 @@ impl Cluster {
     }
 
     /// Checks the completed run.
-    fn judge(&self) {
+    fn judge(&mut self) {
         let (params, mut ledger) = (&self.params, self.ledger.borrow_mut());
-        let left = params.members() - usize::from(params.leaves);
-        if params.remove_after_ms.is_none() {
-            return judge(&ledger, left);
+        let mut left = params.members() - usize::from(params.leaves);
+        if params.remove_after_ms.is_some() {
+            let removed = ledger.excuse_removed();
+            assert!(ledger.outside.is_subset(&removed), "a member says that it is none");
+            left -= removed.len();
         }
-        let removed = ledger.excuse_removed();
-        assert!(ledger.outside.is_subset(&removed), "a member says that it is none");
-        judge(&ledger, left - removed.len());
+        let is_bounded = judge(&ledger, left) == Some(SumCheck::Bounds);
+        self.world.env.totals.bounded_sums += u64::from(is_bounded);
     }
 
     /// Starts a server, for the first time or again.

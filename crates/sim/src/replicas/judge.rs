@@ -1,17 +1,37 @@
 //! Final checks of a run.
 
+mod replay;
+#[cfg(test)]
+mod tests;
+
 use super::data::{Shown, Slot, What};
 use super::ledger::{Fate, Ledger, OpRequest, Place};
 use replica::data::Kind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Checks a completed run.
-pub(super) fn judge(ledger: &Ledger, replicas: usize) {
+/// Maximum number of possible sums that are enumerated.
+const SUMS_MAX: usize = 1 << 12;
+
+/// Check of a counter's final value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SumCheck {
+    /// The value is the sum of all acknowledged additions and some of the unknown ones.
+    Exact,
+    /// There were too many unknown additions to enumerate; the value is between the bounds.
+    Bounds,
+}
+
+/// Checks a completed run; returns how the sum of a counter was checked.
+pub(super) fn judge(ledger: &Ledger, replicas: usize) -> Option<SumCheck> {
     let stable = expect_equal(ledger, replicas);
     let shown = Shown::of_file(ledger.kind, stable);
+    let mut sum_check = None;
     match &shown {
-        Shown::Sum(sum) => expect_sum(&ledger.questions, *sum),
+        Shown::Sum(sum) => {
+            sum_check = Some(expect_sum(&ledger.questions, *sum));
+            replay::expect_sums(ledger);
+        }
         Shown::Items(items) => expect_items(&ledger.questions, items),
         Shown::Entries(entries) => expect_entries(&ledger.questions, entries),
     }
@@ -28,6 +48,7 @@ pub(super) fn judge(ledger: &Ledger, replicas: usize) {
         };
         expect_after_strict(&ledger.questions, place);
     }
+    sum_check
 }
 
 /// Checks that all replicas have equal, final contents, and keep no state for clients.
@@ -55,7 +76,7 @@ fn expect_equal(ledger: &Ledger, replicas: usize) -> &str {
 
 /// Checks that the sum includes every acknowledged addition once, and some of the others: any
 /// subset if there are few; otherwise within the bounds of none and all.
-fn expect_sum(questions: &[OpRequest], sum: i64) {
+fn expect_sum(questions: &[OpRequest], sum: i64) -> SumCheck {
     let mut sums = Some(BTreeSet::from([0]));
     let (mut done, mut unknown) = (0, 0);
     for op_request in questions {
@@ -65,7 +86,7 @@ fn expect_sum(questions: &[OpRequest], sum: i64) {
             Fate::Undone => {}
             Fate::Unknown => {
                 unknown += number;
-                sums = sums.take().filter(|sums| sums.len() <= 1 << 12).map(|mut sums| {
+                sums = sums.take().filter(|sums| sums.len() <= SUMS_MAX).map(|mut sums| {
                     let more: Vec<i64> = sums.iter().map(|sum| sum + number).collect();
                     sums.extend(more);
                     sums
@@ -74,8 +95,10 @@ fn expect_sum(questions: &[OpRequest], sum: i64) {
         }
     }
     let rest = sum - done;
+    let check = if sums.is_some() { SumCheck::Exact } else { SumCheck::Bounds };
     let fits = (0..=unknown).contains(&rest) && sums.is_none_or(|sums| sums.contains(&rest));
     assert!(fits, "the sum is {sum}, {done} was answered, and {unknown} may be there");
+    check
 }
 
 /// Checks items of a log or a set: acknowledged ones are there once, or were removed.
@@ -186,7 +209,7 @@ fn expect_final(ledger: &Ledger, shown: &Shown) {
 }
 
 /// Checks that a strict read includes every operation with an earlier strict reply, and none
-/// requested after it.
+/// requested after it. Those of a counter are also compared exactly ([`replay`]).
 fn expect_strict_looks(ledger: &Ledger) {
     let strict = |op_request: &OpRequest| {
         let answer = op_request.answer.as_ref().filter(|_| op_request.strict)?;

@@ -293,7 +293,10 @@ fn commands_are_as_long_as_they_are() {
     cut.write("/names", b"bind /y /x\nunmount /x").expect("it may");
     wait_until("it is bound", || body(&server, "/x/two") == "two");
     drop(cut);
-    std::thread::sleep(Duration::from_millis(300));
+    wait_until("it is disconnected", || {
+        // The other connection is that of this question.
+        body(&server, "/.upcall/metrics").contains("_queue_length{queue=\"connections\"} 1\n")
+    });
     assert_eq!(body(&server, "/x/two"), "two");
     assert_eq!(names(&["unmount /x"]).0, Some(0));
     // A line without an end is executed at the close.
@@ -341,7 +344,9 @@ fn a_server_that_hangs_holds_no_change_up_for_long() {
     let begin = || {
         let args = [&["names", socket.as_str()], &lines[..]].concat();
         let child = Command::new(BINARY).args(args).stderr(Stdio::null()).spawn();
-        std::thread::sleep(Duration::from_millis(500));
+        wait_until("the first line is executed", || {
+            body(&server, "/.upcall/machines").contains("changes     making")
+        });
         child.expect("it runs")
     };
     let mut child = begin();

@@ -8,6 +8,13 @@ use client::{Client, OpenOptions, Options};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Bytes of a storelet's output that its reader has not consumed, from which on it is blocked.
+const IN_FLIGHT_MAX: u64 = 256 << 10;
+
+/// Bytes of one write of [`guests::FLOOD`].
+const FLOOD_WRITE: u64 = 1000;
 
 /// A server with a state store of installed storelets, also reachable by a Unix socket.
 pub(super) struct Shop {
@@ -79,6 +86,23 @@ impl Shop {
 
     fn get(&self, path: &str) -> String {
         get(self.lab.server.http(), path)
+    }
+
+    /// Returns the number of bytes that ended storelets have written to their outputs.
+    fn output_bytes(&self) -> u64 {
+        let metrics = self.get("/.upcall/metrics");
+        let name = "upcall_storelet_bytes_total{kind=\"output\"} ";
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name));
+        value.unwrap().parse().unwrap()
+    }
+
+    /// Waits until this line is in the list of machines.
+    fn await_machine(&self, line: &str) {
+        let begun = Instant::now();
+        while !self.get("/.upcall/machines").lines().any(|it| it == line) {
+            assert!(begun.elapsed() < super::LONG, "{}", self.get("/.upcall/machines"));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
     }
 
     /// Runs an installed storelet on a file.
@@ -173,17 +197,14 @@ fn a_chain_streams_and_fails_as_a_whole() {
     let printed = Command::new("curl").args(["-sS", "-m", "100", &url]).output().unwrap();
     assert!(printed.stdout == large.as_bytes(), "{} bytes", printed.stdout.len());
     // A slow reader blocks the stages before it: data in flight is bounded.
+    let before = installed.output_bytes();
     let mut child = installed.lab.command(&["--storelet", "flood|sleep", "--stdin", "/x"]);
     let begun = super::Begun(child.spawn().unwrap());
-    installed.lab.await_state("running", 1);
-    std::thread::sleep(std::time::Duration::from_millis(500));
-    let pid = installed.lab.server.pid();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    let kib: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
-    assert!(kib < 600 << 10, "{peak}");
+    installed.await_machine("storelet    waiting for its reader 1");
     drop(begun);
     installed.lab.await_none();
+    let in_flight = installed.output_bytes() - before;
+    assert!((IN_FLIGHT_MAX..IN_FLIGHT_MAX + FLOOD_WRITE).contains(&in_flight), "{in_flight} bytes");
     // The end of the last stage ends all; a trap ends all, and names the stage.
     let ran = installed.run("flood|exit", "/x");
     assert_eq!((ran.code, &ran.out[..]), (Some(7), ""), "{ran:?}");
