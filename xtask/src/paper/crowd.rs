@@ -29,6 +29,64 @@ struct Member {
     sent: Instant,
 }
 
+/// The way of all clients in a run.
+pub(crate) struct Tour<'a> {
+    /// Paths of the servers, which every client visits in this order, again and again.
+    pub(crate) places: &'a [String],
+    /// Number of visits that every client makes at least.
+    pub(crate) reach: usize,
+    /// Minimum duration.
+    pub(crate) time: Duration,
+    /// Whether client n begins at server n; otherwise all begin at the first one.
+    pub(crate) spread: bool,
+}
+
+impl Tour<'_> {
+    /// Returns a tour on which every client visits every server, and at least this long.
+    pub(crate) fn whole(places: &[String], time: Duration) -> Tour<'_> {
+        Tour { places, reach: places.len(), time, spread: false }
+    }
+}
+
+/// Result of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) latency: Latency,
+    /// Number of servers that every client has visited.
+    pub(crate) reached: usize,
+}
+
+/// Visits of all clients.
+struct Visits {
+    counts: Vec<usize>,
+    /// Visits that every client must make.
+    reach: usize,
+    /// Number of clients that have made fewer.
+    lacking: usize,
+}
+
+impl Visits {
+    fn new(clients: usize, reach: usize) -> Visits {
+        let reach = reach.max(1);
+        Visits { counts: vec![0; clients], reach, lacking: clients }
+    }
+
+    /// Records that a client has finished the suite at a server.
+    fn add(&mut self, client: usize) {
+        self.counts[client] += 1;
+        self.lacking -= usize::from(self.counts[client] == self.reach);
+    }
+
+    fn are_complete(&self) -> bool {
+        self.lacking == 0
+    }
+
+    /// Returns the smallest number of visits of a client.
+    fn least(&self) -> usize {
+        self.counts.iter().copied().min().unwrap_or(0)
+    }
+}
+
 /// All connections.
 pub(crate) struct Crowd {
     members: Vec<Member>,
@@ -66,14 +124,17 @@ impl Crowd {
         Ok(Crowd { members, epoll })
     }
 
-    /// Runs the suite on all clients, at each path in turn, until the time is over and all replies
-    /// have arrived.
-    pub(crate) fn run(&mut self, places: &[String], time: Duration) -> Result<Latency> {
+    /// Runs the suite on all clients, at each path in turn. All go on until every client has
+    /// visited as many servers as it must and the time is over; then all finish their suites.
+    pub(crate) fn run(&mut self, tour: &Tour<'_>) -> Result<Outcome> {
+        let Tour { places, reach, time, spread } = *tour;
         let mut latencies: Vec<u32> = Vec::new();
+        let mut visits = Visits::new(self.members.len(), reach);
         let start = Instant::now();
         let end = start + time;
         let mut busy = 0;
         for member in &mut self.members {
+            member.place = if spread { member.number % places.len() } else { 0 };
             member.send(places)?;
             busy += 1;
         }
@@ -88,15 +149,19 @@ impl Crowd {
                 let Some(latency) = member.receive()? else { continue };
                 latencies.push(u32::try_from(latency.as_nanos()).unwrap_or(u32::MAX));
                 member.next(places);
+                if member.step == 0 {
+                    visits.add(member.number);
+                }
                 // Ends only after a whole suite, so that the next run finds all fids free.
-                if Instant::now() >= end && member.step == 0 {
+                if visits.are_complete() && Instant::now() >= end && member.step == 0 {
                     busy -= 1;
                 } else {
                     member.send(places)?;
                 }
             }
         }
-        Ok(Latency::of(latencies, start.elapsed()))
+        let reached = visits.least().min(places.len());
+        Ok(Outcome { latency: Latency::of(latencies, start.elapsed()), reached })
     }
 }
 
@@ -222,4 +287,21 @@ fn ask(stream: &mut TcpStream, build: &dyn Fn(&mut Vec<u8>)) -> Result<()> {
     }
     ensure!(input[4] != 7, "it is refused");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Visits;
+
+    #[test]
+    fn visits_are_complete_when_every_client_has_made_them() {
+        let mut visits = Visits::new(2, 3);
+        (0..5).for_each(|_| visits.add(0));
+        assert!(!visits.are_complete() && visits.least() == 0);
+        visits.add(1);
+        visits.add(1);
+        assert!(!visits.are_complete());
+        visits.add(1);
+        assert!(visits.are_complete() && visits.least() == 3);
+    }
 }

@@ -1,29 +1,34 @@
 //! Thesis 004, §6.1: scaling of the mux's latency.
 //!
 //! Each server behind the mux is a separate process, as in the thesis. The clients share one
-//! thread, and all begin at the first server. Mux and servers are pinned to one processor, the
-//! clients to the other, so an additional process does not change the placement.
+//! thread, and each visits every server, or, where that takes too long, as many as
+//! [`Points::suites_max`] permits, which the page shows. Mux and servers are pinned to one
+//! processor, the clients to the other, so an additional process does not change the placement.
 
 use super::Plan;
-use super::crowd::{Crowd, Latency};
+use super::crowd::{Crowd, Latency, Outcome, Tour};
 use super::plot::{self, Axes, Figure};
 use crate::bench::table::median;
 use crate::bench::{self, Client, Message, ROOT, record};
 use crate::server::{self, Kind, Server};
 use crate::{sh, volume};
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Points along an axis, and duration of each.
+/// Points along an axis, and their limits.
 struct Points {
     clients: &'static [usize],
     servers: &'static [usize],
     both: &'static [usize],
     depths: &'static [usize],
     members: &'static [usize],
+    /// Minimum duration of each.
     time: Duration,
+    /// Maximum number of suites of a run, which limits the servers that each client visits. A
+    /// round of 1,000 clients at 1,000 servers would be 12 million messages, a quarter of an hour.
+    suites_max: usize,
 }
 
 const FULL: Points = Points {
@@ -33,6 +38,7 @@ const FULL: Points = Points {
     depths: &[0, 1, 2, 4, 6, 8, 10, 12, 14, 16, 32, 64],
     members: &[1, 2, 5, 10, 20, 50, 100, 200, 500, 1000],
     time: Duration::from_secs(2),
+    suites_max: 125_000,
 };
 
 const QUICK: Points = Points {
@@ -42,14 +48,30 @@ const QUICK: Points = Points {
     depths: &[0, 8, 16, 32],
     members: &[1, 10, 100],
     time: Duration::from_millis(300),
+    suites_max: 5_000,
 };
 
 /// A row: the count, and the results.
 struct Row {
     count: usize,
     latency: Latency,
+    /// Number of servers that every client has visited, of how many.
+    reached: (usize, usize),
     /// Resident memory of the mux, KiB, and before the first client.
     rss: (u64, u64),
+}
+
+/// Column of the servers reached.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    Shown,
+    Hidden,
+}
+
+/// Returns the number of servers that each client visits: all of them, or as many as the number of
+/// suites permits.
+fn reach(suites_max: usize, clients: usize, servers: usize) -> usize {
+    servers.min((suites_max / clients).max(1))
 }
 
 /// Runs all of it.
@@ -87,7 +109,7 @@ impl Page {
              The suite is twelve messages, one of each type that 9P2000.L has for those of the \
              thesis (all but auth and flush): version, attach, walk, getattr, lopen, read of \
              1,000 bytes, clunk; walk, lcreate, write of 1,000 bytes, setattr, remove. Each \
-             client has one message under way, and all begin at the first server. Each server is \
+             client has one message under way. Each server is \
              a process. Mux and servers share processor 0, all clients are one \
              thread on processor 1. Latency is of one message, microseconds; memory is the \
              mux's resident memory.\n",
@@ -124,7 +146,8 @@ impl Page {
         self.text += "\n## What it costs\n\nThe same work in turn, five rounds: medians, and of \
         the differences or ratios within a round the median and the range. The other server \
         runs on the clients' processor, or shares the mux's: then one is not awake \
-        while the other works, and each message takes two switches more.\n\n\
+        while the other works, and each message takes two switches more. All servers, and the mux, \
+        serve a directory of the host (`host:`).\n\n\
         | work | clients | without | through the mux | more | to another server, \
         beside the clients | more | beside the mux | more |\n\
         |---|--:|--:|--:|--:|--:|--:|--:|--:|\n";
@@ -133,7 +156,8 @@ impl Page {
         for clients in [1, 32] {
             let rounds = in_turn(&servers, &|server, place| {
                 let mut crowd = Crowd::connect(server.ninep, clients)?;
-                Ok(crowd.run(&[place.to_owned()], points.time)?.mean)
+                let places = [place.to_owned()];
+                Ok(crowd.run(&Tour::whole(&places, points.time))?.latency.mean)
             })?;
             self.costs("the suite, µs a message", clients, &rounds, &|own, other| other - own);
         }
@@ -182,9 +206,10 @@ impl Page {
         counts.dedup();
         for count in counts {
             eprintln!("   {count} clients");
-            rows.push(space.measure(count, &["m".to_owned()], points.time)?);
+            rows.push(space.measure(count, &Tour::whole(&["m".to_owned()], points.time))?);
         }
-        self.text += "\n## Clients\n\nOne server, in the mux's process, as in the paper.\n\n";
+        self.text += "\n## Clients\n\nOne server, in the mux's process, as in the paper: a volume \
+        (`volume:`), whose files are no open files of the process.\n\n";
         if points.clients.iter().any(|count| *count > most) {
             let files = bench::files_max();
             let _ = write!(
@@ -192,7 +217,7 @@ impl Page {
                 "At most {most} clients: the limit of open files is {files}.\n\n"
             );
         }
-        self.table("clients", &rows, "memory a client, KiB");
+        self.table("clients", &rows, "memory a client, KiB", Reach::Hidden);
         self.quote(
             "nearly linear growth until the 512 clients. After this point, latency increases \
             sharply. This comes from the \
@@ -208,10 +233,11 @@ impl Page {
 
     fn servers(&mut self, base: &Path, points: &Points) -> Result<()> {
         let rows = self.far(base, points, points.servers, &|_| 1)?;
-        self.text += "\n## Servers\n\nOne client goes from server to server. The servers, here and \
-        in the next test, run the threads reactor: the kernel lets one user's processes lock \
-        too little memory for so many rings. The mux runs io_uring.\n\n";
-        self.table("servers", &rows, "memory a server, KiB");
+        self.text += "\n## Servers\n\nOne client goes from server to server, at least once to \
+        each. The servers, here and in the next test, serve a directory of the host (`host:`) and \
+        run the threads reactor: the kernel lets one user's processes lock too little memory for \
+        so many rings. The mux runs io_uring.\n\n";
+        self.table("servers", &rows, "memory a server, KiB", Reach::Shown);
         self.quote(
             "Since the client executes its script on each server in turn, the latency remains \
             fairly constant as the number \
@@ -227,9 +253,15 @@ impl Page {
 
     fn both(&mut self, base: &Path, points: &Points) -> Result<()> {
         let rows = self.far(base, points, points.both, &|servers| servers)?;
-        self.text += "\n## Clients and servers\n\nAs many clients as servers, each going from \
-        server to server.\n\n";
-        self.table("of each", &rows, "memory for one of each, KiB");
+        let _ = write!(
+            self.text,
+            "\n## Clients and servers\n\nAs many clients as servers, each going from server to \
+             server; client n begins at server n. All go on until each client has visited every \
+             server. Where that would be more than {} suites, each visits as many servers as that \
+             permits, which the table shows, and each server is visited by as many clients.\n\n",
+            points.suites_max
+        );
+        self.table("of each", &rows, "memory for one of each, KiB", Reach::Shown);
         self.quote(
             "After some initial variation in the latency, the long-term behavior is linear in \
             the number of clients and \
@@ -263,8 +295,10 @@ impl Page {
             // Rings of a user's processes share `RLIMIT_MEMLOCK`, often 8 MiB: too few for 64.
             let far = Far::start(Kind::Threads, &dir, count, bench::core(0))?;
             let space = Space::start(base, &far.lines("/s"))?;
-            let places: Vec<String> = far.places("s");
-            let mut row = space.measure(clients(count), &places, points.time)?;
+            let (places, clients) = (far.places("s"), clients(count));
+            let reach = reach(points.suites_max, clients, count);
+            let tour = Tour { places: &places, reach, time: points.time, spread: true };
+            let mut row = space.measure(clients, &tour)?;
             row.count = count;
             rows.push(row);
         }
@@ -355,19 +389,27 @@ impl Page {
         self.figure("mux-union", &figure)
     }
 
-    fn table(&mut self, what: &str, rows: &[Row], memory: &str) {
+    fn table(&mut self, what: &str, rows: &[Row], memory: &str, shown: Reach) {
+        let shows = shown == Reach::Shown;
+        let (title, line) =
+            if shows { (" servers reached by each client |", "--:|") } else { ("", "") };
         let _ = writeln!(
             self.text,
-            "| {what} | mean µs | median | 99 of 100 | messages a second | {memory} \
-            |\n|--:|--:|--:|--:|--:|--:|"
+            "| {what} |{title} mean µs | median | 99 of 100 | messages a second | {memory} \
+            |\n|--:|{line}--:|--:|--:|--:|--:|"
         );
-        for Row { count, latency, rss } in rows {
+        for Row { count, latency, rss, reached } in rows {
             #[expect(clippy::cast_precision_loss, reason = "kibibytes and counts")]
             let each = rss.0.saturating_sub(rss.1) as f64 / *count as f64;
             let Latency { mean, median, p99, rate } = latency;
+            let reached = match reached {
+                _ if !shows => String::new(),
+                (reached, all) if reached == all => format!(" all {all} |"),
+                (reached, all) => format!(" {reached} of {all} |"),
+            };
             let _ = writeln!(
                 self.text,
-                "| {count} | {mean:.1} | {median:.1} | {p99:.1} | {rate:.0} | {each:.1} |"
+                "| {count} |{reached} {mean:.1} | {median:.1} | {p99:.1} | {rate:.0} | {each:.1} |"
             );
         }
     }
@@ -431,13 +473,19 @@ impl Space {
         Ok(Space { server: Server::start_words(Kind::Uring, &words, port, bench::core(0))? })
     }
 
-    fn measure(&self, clients: usize, places: &[String], time: Duration) -> Result<Row> {
+    fn measure(&self, clients: usize, tour: &Tour<'_>) -> Result<Row> {
         let before = self.server.rss_kib();
+        // Warm-up runs: they open the connections to all servers and fault pages in.
+        if tour.places.len() > 1 {
+            let mut one = Crowd::connect(self.server.ninep, 1)?;
+            one.run(&Tour::whole(tour.places, Duration::ZERO))?;
+        }
         let mut crowd = Crowd::connect(self.server.ninep, clients)?;
-        // A warm-up run: it opens the connections to servers and faults pages in.
-        crowd.run(places, Duration::ZERO)?;
-        let latency = crowd.run(places, time)?;
-        Ok(Row { count: clients, latency, rss: (self.server.rss_kib(), before) })
+        crowd.run(&Tour { reach: 1, time: Duration::ZERO, ..*tour })?;
+        let Outcome { latency, reached } = crowd.run(tour)?;
+        let reached = (reached, tour.places.len());
+        ensure!(reached.0 >= tour.reach, "a client has visited {} servers only", reached.0);
+        Ok(Row { count: clients, latency, reached, rss: (self.server.rss_kib(), before) })
     }
 }
 
@@ -558,4 +606,18 @@ fn means(rows: &[Row]) -> Vec<(f64, f64)> {
 #[expect(clippy::cast_precision_loss, reason = "small counts")]
 fn p99s(rows: &[Row]) -> Vec<(f64, f64)> {
     rows.iter().map(|row| (row.count as f64, row.latency.p99)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{FULL, reach};
+
+    #[test]
+    fn clients_visit_all_servers_unless_these_are_too_many() {
+        for (of_each, servers) in [(1, 1), (128, 128), (256, 256), (512, 244), (1000, 125)] {
+            assert_eq!(reach(FULL.suites_max, of_each, of_each), servers, "{of_each} of each");
+        }
+        assert_eq!(reach(FULL.suites_max, 1, 1000), 1000);
+        assert_eq!(reach(10, 1000, 5), 1);
+    }
 }

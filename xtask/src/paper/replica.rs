@@ -22,6 +22,7 @@ use super::Plan;
 use super::plot::{self, Axes, Figure};
 use crate::{bench, sh};
 use anyhow::Result;
+use claims::Comparison;
 use runs::{OPERATION, PAPER, Runs, Speed};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -137,10 +138,15 @@ impl Page {
         self.why(agrees, why_not);
     }
 
-    /// Adds a goal, whether ours reaches it, and if not, why.
-    fn goal(&mut self, goal: &str, ours: &str, is_reached: bool, why_not: &str) {
-        self.verdict(goal, ours, if is_reached { "reached" } else { "not reached" });
-        self.why(is_reached, why_not);
+    /// Adds the goal that our time is shorter than another one, and if it is longer, why.
+    fn shorter(&mut self, goal: &str, ours: &str, comparison: Comparison, why_not: &str) {
+        let word = match comparison {
+            Comparison::Shorter => "reached",
+            Comparison::Equal => "no difference",
+            Comparison::Longer => "not reached",
+        };
+        self.verdict(goal, ours, word);
+        self.why(comparison != Comparison::Longer, why_not);
     }
 
     fn verdict(&mut self, says: &str, ours: &str, word: &str) {

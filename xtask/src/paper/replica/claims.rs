@@ -42,6 +42,53 @@ pub(super) fn levels_off(line: &Line, share: f64) -> f64 {
     line.get(away.map_or(0, |away| away + 1)).map_or(f64::NAN, |point| point.0)
 }
 
+/// Growth from the first value to the last one from which on a line counts as rising, as a share.
+const GROWS: f64 = 0.1;
+
+/// Replicas by which a line of the paper that levels off at four is level.
+const LEVEL: f64 = 5.0;
+
+/// Share of the rise within which a value counts as level with the last one.
+const NEAR: f64 = 0.15;
+
+/// Returns whether a line is higher at its end than with one replica, and from where on it is
+/// level.
+pub(super) fn rises_and_levels_off(line: &Line) -> (bool, f64) {
+    let level = levels_off(line, NEAR);
+    (last(line) > (1.0 + GROWS) * first(line) && level <= LEVEL, level)
+}
+
+/// Returns whether a line has the paper's trend, a rise that levels off, and grows as much as the
+/// `reference` does: the ratios of last to first differ by at most [`NEAR`].
+pub(super) fn keeps_trend(line: &Line, reference: &Line) -> bool {
+    let growth = |line: &Line| last(line) / first(line);
+    let share = growth(line) / growth(reference);
+    rises_and_levels_off(line).0 && (share - 1.0).abs() <= NEAR
+}
+
+/// Share by which two times differ at least if they are not counted as equal.
+pub(super) const MARGIN: f64 = 0.1;
+
+/// Comparison of our time with another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comparison {
+    /// Ours is shorter by more than [`MARGIN`].
+    Shorter,
+    /// The difference is within [`MARGIN`].
+    Equal,
+    /// Ours is longer by more than [`MARGIN`].
+    Longer,
+}
+
+/// Compares our time with another one.
+pub(super) fn compare(ours: f64, other: f64) -> Comparison {
+    match (ours < other * (1.0 - MARGIN), other < ours * (1.0 - MARGIN)) {
+        (true, _) => Comparison::Shorter,
+        (false, true) => Comparison::Longer,
+        (false, false) => Comparison::Equal,
+    }
+}
+
 /// Returns the least-squares line: its slope, its intercept, and the explained variation, from 0 to
 /// 1.
 pub(super) fn fit(line: &Line) -> (f64, f64, f64) {
@@ -67,6 +114,41 @@ mod tests {
         assert!(rises(&LINE, 0.0) && !falls(&LINE, 0.0));
         assert_eq!(peak(&LINE), (4.0, 30.0));
         assert!((at(&LINE, 2.0) - 20.0).abs() < 1e-9 && at(&LINE, 9.0).is_nan());
+    }
+
+    /// Numbers the values from one on.
+    fn line(values: &[f64]) -> Vec<(f64, f64)> {
+        (1..).map(f64::from).zip(values.iter().copied()).collect()
+    }
+
+    /// The figures of `docs/paper/replica.md`: response times at the replicas.
+    #[test]
+    fn a_rise_is_not_the_trend_of_a_level_line() {
+        let turn = line(&[28.1, 28.4, 28.4, 28.4, 28.5, 28.6, 28.7, 28.8, 29.0, 29.1]);
+        let turn_n = line(&[28.2, 28.6, 30.8, 33.0, 35.7, 38.9, 42.3, 45.2, 47.6, 49.4]);
+        let eager = line(&[28.1, 28.4, 35.2, 39.4, 41.1, 41.4, 41.3, 41.8, 41.4, 40.5]);
+        let eager_n = line(&[28.2, 50.3, 42.8, 39.0, 36.8, 35.3, 34.2, 33.4, 32.8, 32.4]);
+        assert!(!keeps_trend(&turn_n, &turn));
+        assert!(!keeps_trend(&eager_n, &eager));
+        assert!(keeps_trend(&eager, &eager));
+        assert!(!keeps_trend(&turn, &turn), "a flat line does not rise");
+        assert_eq!(rises_and_levels_off(&turn_n), (false, 9.0));
+        assert_eq!(rises_and_levels_off(&eager), (true, 4.0));
+    }
+
+    /// The figures of `docs/paper/replica.md`: two, four and six replicas, milliseconds.
+    #[test]
+    fn times_within_the_margin_are_equal() {
+        for (ours, other, expected) in [
+            (0.14, 0.14, Comparison::Equal),
+            (0.139, 0.141, Comparison::Equal),
+            (0.17, 0.18, Comparison::Equal),
+            (0.36, 0.44, Comparison::Shorter),
+            (4.75, 1.66, Comparison::Longer),
+            (1.0, 1.05, Comparison::Equal),
+        ] {
+            assert_eq!(compare(ours, other), expected, "{ours} against {other}");
+        }
     }
 
     #[test]

@@ -178,6 +178,7 @@ fn row(lab: &Lab, places: &Places, link: &Link, job: Job) -> Result<Row> {
     if job == Job::Find {
         mounts.push(mounted(lab, places, job, part, (Client::Mount9p, ninep))?);
     }
+    mounts.push(mounted(lab, places, job, part, (Client::Upcall, ninep))?);
     let delay_ms = link.delay.as_secs_f64() * 1e3;
     Ok(Row { link: link.name, delay_ms, job, local: locally, beside, over: mounts })
 }
@@ -288,6 +289,18 @@ fn goals(lab: &mut Lab, rows: &[Row]) {
             lab.goal(&goal, &format!("{times:.0} times"), times >= FASTER);
         }
     }
+    for row in rows {
+        let (own, others): (Vec<&Over>, Vec<&Over>) =
+            row.over.iter().partition(|over| over.client == Client::Upcall);
+        let best = |over: &[&Over]| over.iter().map(|over| over.whole()).fold(f64::MAX, f64::min);
+        let times = best(&others) / best(&own);
+        let goal = format!(
+            "{} over `upcall mount`, {}, at least as fast as over the best other mount",
+            row.job.name(),
+            row.link
+        );
+        lab.goal(&goal, &format!("{times:.2} times as fast"), times >= 1.0);
+    }
     for row in rows.iter().filter(|row| row.delay_ms == 0.0) {
         let times = median(row.local.iter().zip(&row.beside).map(|(local, own)| local / own));
         let goal = format!("{} at least as fast as locally", row.job.name());
@@ -324,6 +337,7 @@ fn draw(lab: &mut Lab, rows: &[Row]) -> Result<()> {
     let lines = vec![
         ("over rclone", over(Client::Rclone)),
         ("over mount9p", over(Client::Mount9p)),
+        ("over upcall mount", over(Client::Upcall)),
         ("storelet", line(&|row| median(row.beside.iter().copied()))),
         ("local", line(&|row| median(row.local.iter().copied()))),
     ];

@@ -1,8 +1,9 @@
-//! Mounts by third-party FUSE clients: rclone of Debian, over HTTP, and mount9p of the Go module
-//! go9p, over 9P2000. The kernel of this machine need not support 9P or NFS.
+//! Mounts by FUSE clients: rclone of Debian, over HTTP, mount9p of the Go module go9p, over 9P2000,
+//! and ours, `upcall mount`. The kernel of this machine need not support 9P or NFS.
 
 use crate::conformance::mount9p;
 use crate::peer_mount::PeerMount;
+use crate::server::binary;
 use anyhow::{Context as _, Result};
 use std::path::Path;
 use std::process::Command;
@@ -15,6 +16,8 @@ pub(super) enum Client {
     /// Reads directories over 9P2000. It returns wrong data for files larger than a message, so it
     /// is used by `find` only.
     Mount9p,
+    /// Ours, over 9P2000.L.
+    Upcall,
 }
 
 impl Client {
@@ -22,6 +25,7 @@ impl Client {
         match self {
             Client::Rclone => "rclone, HTTP",
             Client::Mount9p => "mount9p, 9P2000",
+            Client::Upcall => "upcall mount, 9P2000.L",
         }
     }
 }
@@ -40,6 +44,11 @@ pub(super) fn mount(client: Client, port: u16, place: &Path) -> Result<PeerMount
             let mut mount9p = Command::new(mount9p()?);
             mount9p.arg(format!("127.0.0.1:{port}")).arg(place);
             mount9p
+        }
+        Client::Upcall => {
+            let mut upcall = Command::new(binary());
+            upcall.args(["mount", "-o", "ro"]).arg(format!("127.0.0.1:{port}")).arg(place);
+            upcall
         }
     };
     PeerMount::start(command, place).with_context(|| format!("mount with {}", client.name()))
