@@ -86,8 +86,10 @@ const DATES: &[&str] = &[
 
 /// Removes variable parts of a line: numbers, their units, plurals and hashes.
 fn shape(line: &str) -> String {
-    const UNITS: &[&str] =
-        &["ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB", "TiB", "KiB/s", "MiB/s"];
+    const UNITS: &[&str] = &[
+        "ns", "µs", "ms", "s", "B", "byte", "bytes", "KiB", "MiB", "GiB", "TiB", "bytes/s",
+        "KiB/s", "MiB/s",
+    ];
     let mut words = Vec::new();
     for word in line.split_whitespace() {
         let bare = word.trim_end_matches([',', ';', ':', '.', ')']);
@@ -166,6 +168,7 @@ mod tests {
         };
         assert!(same("copied 78,579 files, 1.2 GiB in 6.6 s", "copied 1 file, 3 KiB in 0.1 ms"));
         assert!(same("{\"token\":\"de6da4ac-1:2.2:1\"}", "{\"token\":\"0a6da4ff-11:2.3:1\"}"));
+        assert!(same("15 bytes in 0.0 s (1.7 KiB/s)", "1 byte in 0.1 ms (456 bytes/s)"));
         assert!(same("in 6.6 s (187 MiB/s); 2 links", "in 1 s (3 KiB/s); 1 link"));
         assert!(same("Date: Sun, 22 Nov 2026 04:01 GMT", "Date: Thu, 1 Dec 2027 11:11 GMT"));
         assert!(same("one\n…\nlast 3", "one\ntwo\nthree\nlast 4"));
