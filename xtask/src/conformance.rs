@@ -148,7 +148,8 @@ const SUITES: &[Suite] = &[
     suite("volume-nfs-pjdfstest", &[apt::VM, apt::PJDFSTEST], |report, kind| {
         ours(report, kind, |report, kind| pjdfstest::run(report, kind, On::Volume, Through::Nfs))
     })
-    .privileged(),
+    .privileged()
+    .long(),
     suite("mount-pjdfstest", &[apt::PJDFSTEST], |report, kind| {
         fuse::run_pjdfstest(report, kind, On::Directory)
     })

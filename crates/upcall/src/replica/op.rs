@@ -108,7 +108,8 @@ fn one(
         frame::emit(&line)?;
     } else if let Some(error) = error {
         let at = line_number.map_or(String::new(), |number| format!("line {number}: "));
-        frame::note(&Trouble::Host(format!("{at}{error}")));
+        // It may have several lines, and is no name of others.
+        err_line!("upcall: {at}{error}");
     } else {
         if let Some(value) = value(&answer) {
             frame::emit(&format!("{value}\n"))?;
