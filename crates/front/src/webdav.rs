@@ -35,7 +35,7 @@ pub enum Request {
     Begin(Vec<Target>, Vec<(Path, String)>),
     /// The change that has begun with this number has ended. No reply.
     End(u64),
-    /// What was at this path, and all below it, is gone, with its locks. No reply.
+    /// Remove the locks of this path and of all below it: the files are gone. No reply.
     Gone(Path),
     /// Lock a resource; [`Reply::Granted`], [`Reply::Locked`] or [`Reply::Full`] follows.
     Lock(Box<NewLock>),

@@ -31,8 +31,8 @@ impl Session {
     }
 
     /// Returns whether the client may have the nodes and open files that a request needs. Only
-    /// uploads, which last as long as the client likes, and copies are limited; others may use those
-    /// that are reserved for requests in progress.
+    /// uploads, which last as long as the client likes, and copies are limited; others may use
+    /// those that are reserved for requests in progress.
     pub(super) fn lets_hold(&self, request: &Request) -> bool {
         !matches!(request.method, Method::Put | Method::Copy | Method::Move)
             || self.handles() + HANDLES <= self.handles_max

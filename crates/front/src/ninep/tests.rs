@@ -101,11 +101,8 @@ fn show(output: &Output) -> String {
         Output::Abandon(open) => format!("abandon {}", open.0),
         Output::Finish => "finish".to_string(),
         Output::Replied(kind) => format!("replied {kind}"),
-        Output::Called(..)
-        | Output::Claim(..)
-        | Output::Settle(..)
-        | Output::Locks(..)
-        | Output::Account(_) => {
+        Output::Called(..) | Output::Claim(..) | Output::Settle(..) => unreachable!("of NFS"),
+        Output::Locks(..) | Output::Account(_) => {
             unreachable!("{output:?} of 9P")
         }
         Output::Hangup(reason) => format!("hang up: {reason}"),
@@ -695,9 +692,7 @@ impl Books {
                 Output::Cancel(call) => assert!(self.asked.contains_key(&call.0)),
                 Output::Send(_) | Output::Finish | Output::Hangup(_) => {}
                 Output::Replied(_) | Output::Called(..) | Output::Account(_) => {}
-                Output::Claim(..) | Output::Settle(..) | Output::Locks(..) => {
-                    unreachable!("of other protocols")
-                }
+                Output::Claim(..) | Output::Settle(..) | Output::Locks(..) => unreachable!(),
             }
         }
     }

@@ -245,12 +245,15 @@ pub(super) fn dav_body(rng: &mut Rng) -> String {
         "",
         "<propfind xmlns=\"DAV:\"><allprop/></propfind>",
         "<propfind xmlns=\"DAV:\"><propname/></propfind>",
-        "<D:propfind xmlns:D='DAV:'><D:prop><D:getetag/><D:quota-used-bytes/></D:prop></D:propfind>",
+        "<D:propfind xmlns:D='DAV:'><D:prop><D:getetag/><D:quota-used-bytes/></D:prop>\
+         </D:propfind>",
         "<propfind xmlns=\"DAV:\"><prop><a xmlns='x'/><getcontentlength/></prop></propfind>",
         "<propertyupdate xmlns='DAV:'><set><prop><a xmlns='x' xml:lang='de'>v<b/>&amp;</a></prop>\
          </set><remove><prop><b xmlns='y'/></prop></remove></propertyupdate>",
-        "<propertyupdate xmlns='DAV:'><remove><prop><b xmlns='y'/></prop></remove></propertyupdate>",
-        "<propertyupdate xmlns='DAV:'><set><prop><getetag>x</getetag></prop></set></propertyupdate>",
+        "<propertyupdate xmlns='DAV:'><remove><prop><b xmlns='y'/></prop></remove>\
+         </propertyupdate>",
+        "<propertyupdate xmlns='DAV:'><set><prop><getetag>x</getetag></prop></set>\
+         </propertyupdate>",
         "<propertyupdate xmlns='DAV:'><set><prop>\
          <executable xmlns='http://apache.org/dav/props/'>T</executable></prop></set>\
          </propertyupdate>",

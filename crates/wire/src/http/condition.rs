@@ -20,8 +20,8 @@ pub struct Conditions {
     if_modified_since: Option<Time>,
     if_unmodified_since: Option<Time>,
     if_range: Option<String>,
-    /// What remains of `If` when the tokens are known: lists of entity tags, each with whether it
-    /// must not be the tag; one list must hold.
+    /// Rest of `If` when the tokens are known: lists of entity tags, each with whether it must not
+    /// be the tag; one list must hold.
     states: Option<Vec<Vec<(bool, String)>>>,
 }
 

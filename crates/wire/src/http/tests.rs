@@ -97,7 +97,8 @@ fn fields_of_webdav_are_parsed_for_its_methods() {
 
 #[test]
 fn states_are_lists_of_tokens_and_tags() {
-    let text = "PUT /a HTTP/1.1\r\nHost: h\r\nIf: (<t:1> [\"e\"]) <http://h/b> (Not <t:2>)(nOt[W/\"x\"])\r\n\r\n";
+    let states = "(<t:1> [\"e\"]) <http://h/b> (Not <t:2>)(nOt[W/\"x\"])";
+    let text = format!("PUT /a HTTP/1.1\r\nHost: h\r\nIf: {states}\r\n\r\n");
     let request = super::parse(text.as_bytes()).unwrap().unwrap().0;
     let token = |text: &str| ResourceState::Token(text.to_string());
     let tag = |text: &str| ResourceState::Tag(text.to_string());

@@ -34,7 +34,7 @@ pub(super) struct Relocate {
     /// The source, of a copy until it begins.
     source: Option<NodeId>,
     stat: Stat,
-    /// What is at the destination, and whether it was removed.
+    /// The present file at the destination, and whether it was removed.
     present: Option<Stat>,
     has_removed: bool,
 }

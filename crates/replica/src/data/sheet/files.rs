@@ -115,8 +115,8 @@ pub fn read_csv(bytes: &[u8]) -> Result<Import, Unusable> {
     }
 }
 
-/// Returns the number of the line with a quote that is not closed: the reader would take the rest of
-/// the file for one field.
+/// Returns the number of the line with a quote that is not closed: the reader would take the rest
+/// of the file for one field.
 fn unclosed_quote(bytes: &[u8]) -> Option<usize> {
     #[derive(Clone, Copy)]
     enum State {
