@@ -66,6 +66,8 @@ const CALL: CallId = CallId(0);
 const DISCARDED: usize = 1;
 /// Call for the cleanup of a session that ends early.
 const CLEANUP: CallId = CallId(1);
+/// Call for giving back a name in a session that ends early.
+const RESTORE: CallId = CallId(3);
 /// Call that feeds input to a program or a service, beside the one that reads its output.
 const FEED: CallId = CallId(2);
 

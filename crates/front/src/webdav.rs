@@ -12,13 +12,21 @@ mod tests;
 
 use base::op::ClientKey;
 use base::{Caller, Instant, Name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::dav::LockScope;
 
 /// Maximum number of locks, and of those of one client.
 pub const LOCKS_MAX: usize = 4096;
 const LOCKS_OF_CLIENT_MAX: usize = 256;
+
+/// Maximum number of names in the path of a lock, and of bytes.
+const NAMES_MAX: usize = 64;
+const PATH_MAX: usize = 2048;
+
+/// Maximum number of locks of one resource, and of those that are reported for one request.
+const LOCKS_OF_RESOURCE_MAX: usize = 16;
+const FOUND_MAX: usize = 32;
 
 /// Maximum and default time of a lock.
 const TIME_MAX: Duration = Duration::from_secs(3600);
@@ -63,11 +71,11 @@ pub enum Reply {
     Granted(Box<Lock>),
     /// No such lock covers the resource.
     Missing,
-    /// There are too many locks.
+    /// There are too many locks, or the path is too long for one.
     Full,
     /// The lock is removed.
     Done,
-    /// All locks on the way to the resource and on its members, by the path of their root.
+    /// Locks that cover the resource, and those of its members: the first [`FOUND_MAX`].
     Found(Vec<Lock>),
 }
 
@@ -91,7 +99,18 @@ pub struct Target {
     /// Whether all below it is changed, too.
     pub is_deep: bool,
     /// Whether its entry in its directory is created or removed.
-    pub is_entry: bool,
+    pub entry: Entry,
+}
+
+/// Whether the entry of a changed resource is created or removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// It is.
+    Changed,
+    /// It is if there is none yet.
+    PerhapsCreated,
+    /// It is not.
+    Kept,
 }
 
 /// A lock to be granted.
@@ -133,7 +152,8 @@ pub struct Lock {
 pub struct Locks {
     /// By the path of their root.
     locks: BTreeMap<Path, Vec<Lock>>,
-    count: usize,
+    /// Roots by token.
+    by_token: BTreeMap<String, Path>,
     by_client: BTreeMap<ClientKey, usize>,
     /// Changes that have begun.
     changes: BTreeMap<u64, Vec<Target>>,
@@ -145,7 +165,7 @@ pub struct Locks {
 impl Locks {
     /// Returns the number of locks.
     pub fn len(&self) -> usize {
-        self.count
+        self.by_token.len()
     }
 
     /// Returns the number of changes that have begun and not ended.
@@ -155,7 +175,7 @@ impl Locks {
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.by_token.is_empty()
     }
 
     /// Handles a request of a client's session, made by this user; returns the reply, if there is
@@ -187,9 +207,9 @@ impl Locks {
                 None => Reply::Missing,
             },
             Request::Find(path) => {
-                let above = self.covering(&path).cloned();
-                let below = self.below(&path).filter(|lock| lock.path.len() == path.len() + 1);
-                Reply::Found(above.chain(below.cloned()).collect())
+                let members = self.below(&path).filter(|lock| lock.path.len() == path.len() + 1);
+                let found = self.covering(&path).chain(members).take(FOUND_MAX);
+                Reply::Found(found.cloned().collect())
             }
         })
     }
@@ -207,30 +227,39 @@ impl Locks {
 
     /// Returns the locks that cover a resource.
     fn covering<'a>(&'a self, path: &'a [Name]) -> impl Iterator<Item = &'a Lock> {
-        (0..=path.len()).flat_map(move |length| {
+        let longest = if self.is_empty() { None } else { Some(path.len().min(NAMES_MAX)) };
+        longest.into_iter().flat_map(|longest| 0..=longest).flat_map(move |length| {
             let at = self.locks.get(&path[..length]).into_iter().flatten();
             at.filter(move |lock| lock.is_deep || length == path.len())
         })
     }
 
-    /// Returns the locks whose roots are below a path.
-    fn below<'a>(&'a self, path: &'a [Name]) -> impl Iterator<Item = &'a Lock> {
+    /// Returns the roots below a path, with their locks.
+    fn roots_below<'a>(
+        &'a self,
+        path: &'a [Name],
+    ) -> impl Iterator<Item = (&'a Path, &'a Vec<Lock>)> {
         let from = self.locks.range(path.to_vec()..);
         let below = from.take_while(move |(root, _)| root.starts_with(path));
-        below.filter(move |(root, _)| root.len() > path.len()).flat_map(|(_, at)| at)
+        below.filter(move |(root, _)| root.len() > path.len())
+    }
+
+    /// Returns the locks whose roots are below a path.
+    fn below<'a>(&'a self, path: &'a [Name]) -> impl Iterator<Item = &'a Lock> {
+        self.roots_below(path).flat_map(|(_, at)| at)
     }
 
     /// Returns the root of the lock with this token that covers a resource.
     fn find_token(&self, caller: &Caller, path: &[Name], token: &str) -> Option<Path> {
-        let mut covering = self.covering(path);
-        let found = covering.find(|lock| lock.token == token && lock.caller == *caller)?;
-        Some(found.path.clone())
+        let root = self.by_token.get(token)?;
+        let lock = self.locks[root].iter().find(|lock| lock.token == token)?;
+        let covers = *root == path || (lock.is_deep && path.starts_with(root));
+        (covers && lock.caller == *caller).then(|| root.clone())
     }
 
     fn begin(&mut self, caller: &Caller, targets: Vec<Target>, tokens: &[(Path, String)]) -> Reply {
-        let is_own = |lock: &Lock| {
-            lock.caller == *caller && tokens.iter().any(|(_, token)| *token == lock.token)
-        };
+        let own: BTreeSet<&str> = tokens.iter().map(|(_, token)| &**token).collect();
+        let is_own = |lock: &Lock| lock.caller == *caller && own.contains(&*lock.token);
         let valid = tokens.iter();
         let valid = valid.map(|(path, token)| self.find_token(caller, path, token).is_some());
         let valid = valid.collect();
@@ -254,20 +283,20 @@ impl Locks {
 
     /// Returns the path of a resource that is locked by others, among those that a change affects.
     fn obstacle(&self, target: &Target, is_own: &dyn Fn(&Lock) -> bool) -> Option<Path> {
-        let Target { path, is_deep, is_entry } = target;
+        let Target { path, is_deep, entry } = target;
         if self.is_locked(path, is_own) {
             return Some(path.clone());
         }
         if let Some((_, dir)) = path.split_last()
-            && *is_entry
+            && *entry == Entry::Changed
             && self.is_locked(dir, is_own)
         {
             return Some(dir.to_vec());
         }
         // Each locked resource below needs a token of its own.
-        let below = self.below(path).filter(|_| *is_deep);
-        let mut locked = below.filter(|lock| self.is_locked(&lock.path, is_own));
-        locked.next().map(|lock| lock.path.clone())
+        let mut roots = self.roots_below(path).filter(|_| *is_deep);
+        let locked = roots.find(|(_, at)| !at.iter().any(is_own));
+        locked.map(|(root, _)| root.clone())
     }
 
     fn lock(&mut self, now: Instant, client: ClientKey, new: NewLock) -> Reply {
@@ -282,12 +311,15 @@ impl Locks {
         if let Some(changed) = self.changed(&path, is_deep) {
             return Reply::Locked(changed);
         }
-        let own = self.by_client.entry(client).or_default();
-        if *own >= LOCKS_OF_CLIENT_MAX || self.count >= LOCKS_MAX {
+        let own = self.by_client.get(&client).copied().unwrap_or(0);
+        let bytes: usize = path.iter().map(|name| name.as_bytes().len() + 1).sum();
+        let here = self.locks.get(&path).map_or(0, Vec::len);
+        let is_full = own >= LOCKS_OF_CLIENT_MAX || self.len() >= LOCKS_MAX;
+        if is_full || here >= LOCKS_OF_RESOURCE_MAX || path.len() > NAMES_MAX || bytes > PATH_MAX {
             return Reply::Full;
         }
-        *own += 1;
-        self.count += 1;
+        self.by_client.insert(client, own + 1);
+        self.by_token.insert(token.clone(), path.clone());
         let until = end(now, time);
         let lock = Lock { path: path.clone(), is_deep, scope, token, until, caller, client };
         self.next_end = Some(self.next_end.map_or(until, |end| end.min(until)));
@@ -300,8 +332,8 @@ impl Locks {
         let overlaps = |target: &&Target| {
             let below = is_deep && target.path.starts_with(path);
             let above = target.is_deep && path.starts_with(&target.path);
-            let entry =
-                target.is_entry && target.path.split_last().is_some_and(|(_, dir)| dir == path);
+            let entry = target.entry != Entry::Kept
+                && target.path.split_last().is_some_and(|(_, dir)| dir == path);
             below || above || entry || target.path == path
         };
         self.changes.values().flatten().find(overlaps).map(|target| target.path.clone())
@@ -329,7 +361,7 @@ impl Locks {
     fn remove(&mut self, root: &Path, is_ended: impl Fn(&Lock) -> bool) {
         let Some(at) = self.locks.get_mut(root) else { return };
         for lock in at.extract_if(.., |lock| is_ended(lock)) {
-            self.count -= 1;
+            self.by_token.remove(&lock.token);
             let own = self.by_client.get_mut(&lock.client).expect("it has one");
             *own -= 1;
             if *own == 0 {
@@ -351,8 +383,9 @@ impl Locks {
     /// Panics if it contradicts itself.
     pub fn check(&self) {
         let all = || self.locks.values().flatten();
-        assert_eq!(all().count(), self.count, "locks are counted");
-        assert_eq!(self.by_client.values().sum::<usize>(), self.count, "by their clients, too");
+        assert_eq!(all().count(), self.len(), "locks are known by their tokens");
+        assert_eq!(self.by_client.values().sum::<usize>(), self.len(), "and by their clients");
+        assert!(self.by_client.values().all(|count| *count > 0), "of those that have some");
         assert!(self.locks.values().all(|at| !at.is_empty()), "no path is without locks");
         for lock in all().filter(|lock| lock.scope.is_exclusive) {
             let others = self.covering(&lock.path).filter(|it| it.token != lock.token);
@@ -363,7 +396,17 @@ impl Locks {
 
 /// Returns the end of a lock.
 fn end(now: Instant, time: Option<Duration>) -> Instant {
+    let time = time.filter(|time| !time.is_zero());
     now + time.unwrap_or(TIME_DEFAULT).min(TIME_MAX)
+}
+
+impl Lock {
+    /// Returns its approximate memory, bytes.
+    pub fn weight(&self) -> usize {
+        let names = self.path.iter().map(|name| name.as_bytes().len() + size_of::<Name>());
+        let owner = self.scope.owner.as_ref().map_or(0, String::len);
+        size_of::<Lock>() + names.sum::<usize>() + owner + self.token.len()
+    }
 }
 
 /// Returns the seconds that remain of a lock.

@@ -42,15 +42,15 @@ impl Context<'_> {
     /// Begins the exchange of a WebDAV request.
     pub(super) fn begin_dav(&mut self, request: Request) -> State {
         let method = request.method;
-        if method == Method::Unlock {
-            return Lock::begin_unlock(self, request);
-        }
         if let Method::Propfind | Method::Proppatch | Method::Lock = method {
             return Receive::begin(self, request);
         }
         // RFC 4918 §9.3: a body that is not understood is refused.
         if request.body != Body::None {
             return self.refuse(refusal(415, "this method takes no body here"));
+        }
+        if method == Method::Unlock {
+            return Lock::begin_unlock(self, request);
         }
         if method == Method::Mkcol {
             return Make::begin(self, request);

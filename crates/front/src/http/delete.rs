@@ -12,7 +12,7 @@ use crate::{CallId, webdav};
 use base::op::Replacement;
 use base::{Access, Error, Expected, Kind, Name, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
-use wire::http::{Method, Request, Verdict, refusal};
+use wire::http::{Depth, Method, Request, Verdict, refusal};
 
 /// A removal.
 #[derive(Debug)]
@@ -126,6 +126,9 @@ impl Exchange for Delete {
     }
 
     fn abort(self: Box<Self>, cx: &mut Context) -> usize {
+        if let Step::RemovingAll(..) = self.step {
+            cx.ask_locks(webdav::Request::Gone(self.request.target.path.clone()));
+        }
         self.step.release(cx);
         cx.cancel(CALL, true)
     }
@@ -167,7 +170,10 @@ impl Delete {
     fn opened(self: Box<Self>, cx: &mut Context, dir: Dir) -> State {
         let name = self.name().expect("the root was refused");
         if self.request.conditions.is_empty() {
-            let removal = Removal::begin(cx, dir.node, name);
+            // RFC 4918 §9.6.1: a directory is removed with all below it, or the depth is wrong.
+            let depth = self.request.dav.as_ref().and_then(|dav| dav.depth);
+            let is_deep = depth.is_none_or(|depth| depth == Depth::Infinity);
+            let removal = Removal::begin(cx, dir.node, name, is_deep);
             return self.at(Step::RemovingAll(dir, removal));
         }
         cx.ask(Ask::Walk { from: dir.node, names: vec![name] });
@@ -181,11 +187,13 @@ impl Delete {
 
     /// Continues after everything was removed that could be.
     fn removed_all(self: Box<Self>, cx: &mut Context, dir: Dir, failures: &[Failure]) -> State {
+        // Its owner has submitted the tokens of all locks below, also of what is left.
+        let is_begun = failures.iter().all(|(path, _)| path.len() > 1);
+        if is_begun {
+            cx.ask_locks(webdav::Request::Gone(self.request.target.path.clone()));
+        }
         match failures {
-            [] => {
-                cx.ask_locks(webdav::Request::Gone(self.request.target.path.clone()));
-                self.sync(cx, dir)
-            }
+            [] => self.sync(cx, dir),
             // The target itself, not something below it.
             [(path, error)] if path.len() == 1 => {
                 dir.release(cx);

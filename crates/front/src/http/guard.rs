@@ -56,3 +56,27 @@ fn is_loopback(host: &str) -> bool {
         }
     }
 }
+
+/// Returns whether an authority names this server, to a client that has used `host` for it: the
+/// same name, or both are names of this server, with the same port.
+pub(super) fn is_same_server(
+    host: Option<&str>,
+    authority: &str,
+    local: bool,
+    hosts: &[String],
+) -> bool {
+    let is_own = |name: &str| (local && is_loopback(name)) || is_among(hosts, name);
+    match host {
+        Some(host) if host.eq_ignore_ascii_case(authority) => true,
+        Some(host) => is_own(host) && is_own(authority) && port(host) == port(authority),
+        // HTTP/1.0 needs no host.
+        None => is_own(authority),
+    }
+}
+
+/// Returns the port of an authority.
+fn port(authority: &str) -> &str {
+    let digits = authority.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    let has_port = authority[..digits].ends_with(':');
+    if has_port && digits < authority.len() { &authority[digits..] } else { "80" }
+}

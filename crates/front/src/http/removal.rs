@@ -30,6 +30,8 @@ pub(super) struct Removal {
     /// Directories being emptied, outermost first.
     levels: Vec<Level>,
     step: Step,
+    /// Whether directories are emptied.
+    is_deep: bool,
     failures: Vec<Failure>,
 }
 
@@ -61,11 +63,11 @@ enum Step {
 }
 
 impl Removal {
-    /// Begins to remove an entry.
-    pub(super) fn begin(cx: &mut Context, parent: NodeId, name: Name) -> Removal {
+    /// Begins to remove an entry; `is_deep`: also a directory that is not empty.
+    pub(super) fn begin(cx: &mut Context, parent: NodeId, name: Name, is_deep: bool) -> Removal {
         let step = Step::Removing(name.clone(), false);
         cx.ask(Ask::Remove { dir: parent, name, directory: None });
-        Removal { parent, levels: Vec::new(), step, failures: Vec::new() }
+        Removal { parent, levels: Vec::new(), step, is_deep, failures: Vec::new() }
     }
 
     /// Returns the innermost directory.
@@ -85,7 +87,7 @@ impl Removal {
             // Somebody else has removed it; of the first one the caller is told.
             (Step::Removing(..), Err(Error::NotFound)) if !self.levels.is_empty() => self.go_on(cx),
             (Step::Removing(name, false), Err(Error::NotEmpty | Error::Exists))
-                if self.levels.len() < DEPTH_MAX && self.may_hold(cx) =>
+                if self.is_deep && self.levels.len() < DEPTH_MAX && self.may_hold(cx) =>
             {
                 cx.ask(Ask::Walk { from: self.dir(), names: vec![name.clone()] });
                 self.step = Step::Walking(name);

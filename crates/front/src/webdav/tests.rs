@@ -49,7 +49,8 @@ impl Lab {
         tokens: &[&str],
     ) -> Option<Begun> {
         let tokens = tokens.iter().map(|token| (path(text), (*token).to_string())).collect();
-        let target = Target { path: path(text), is_deep, is_entry };
+        let entry = if is_entry { Entry::Changed } else { Entry::PerhapsCreated };
+        let target = Target { path: path(text), is_deep, entry };
         match self.handle(Request::Begin(vec![target], tokens)) {
             Some(Reply::Begun(begun)) => Some(begun),
             Some(Reply::Refused(..)) => None,
@@ -135,6 +136,31 @@ fn what_is_being_changed_is_not_locked() {
     assert!(lab.lock("/", false, false).is_ok() && lab.lock("/b", true, false).is_ok());
     lab.handle(Request::End(begun.number));
     assert!(lab.lock("/a", true, false).is_ok());
+}
+
+/// An upload may create an entry, which a lock of the directory protects.
+#[test]
+fn a_directory_is_not_locked_while_an_entry_may_be_created_in_it() {
+    let mut lab = Lab::default();
+    let begun = lab.begin("/d/new", false, false, &[]).expect("nothing is locked");
+    assert!(lab.lock("/d", false, true).is_err());
+    lab.handle(Request::End(begun.number));
+    assert!(lab.lock("/d", false, true).is_ok());
+}
+
+#[test]
+fn a_lock_has_a_short_path_and_few_others_beside_it() {
+    let mut lab = Lab::default();
+    assert!(lab.lock(&"/d".repeat(64), false, true).is_ok());
+    assert!(lab.lock(&"/e".repeat(65), false, true).is_err());
+    assert!(
+        lab.lock(&format!("/{}", "/n".repeat(30).replace('n', &"n".repeat(200))), false, true)
+            .is_err()
+    );
+    for _ in 0..LOCKS_OF_RESOURCE_MAX {
+        assert!(lab.lock("/f", false, false).is_ok());
+    }
+    assert!(lab.lock("/f", false, false).is_err());
 }
 
 #[test]

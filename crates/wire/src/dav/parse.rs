@@ -10,6 +10,7 @@ use quick_xml::escape::{escape, resolve_predefined_entity, unescape};
 use quick_xml::events::{BytesRef, BytesStart, Event};
 use quick_xml::name::{PrefixDeclaration, ResolveResult};
 use quick_xml::reader::NsReader;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 const MALFORMED: Refusal = refusal(400, "the body is no well-formed XML with namespaces");
@@ -160,6 +161,9 @@ impl<'a> Reader<'a> {
             return Err(TOO_LARGE);
         }
         let text = std::str::from_utf8(body).map_err(|_| MALFORMED)?;
+        if !text.chars().all(is_legal) {
+            return Err(MALFORMED);
+        }
         let mut inner = NsReader::from_str(text);
         inner.config_mut().expand_empty_elements = true;
         Ok(Reader { inner, depth: 0, length: 0 })
@@ -201,14 +205,18 @@ impl<'a> Reader<'a> {
 
     fn element(&self, namespace: String, start: &BytesStart<'_>) -> Result<Element, Refusal> {
         let local = start.local_name().into_inner().to_string();
-        if !is_name(&local) || namespace.len() > NAME_MAX {
+        let is_reserved = RESERVED.contains(&&*namespace);
+        if !is_name(&local) || namespace.len() > NAME_MAX || is_reserved {
             return Err(MALFORMED);
         }
-        let (mut lang, mut attributes) = (None, String::new());
+        let (mut lang, mut attributes, mut names) = (None, String::new(), BTreeSet::new());
         for attribute in start.attributes() {
             let attribute = attribute.map_err(|_| MALFORMED)?;
             let value = attribute.normalized_value(XmlVersion::Implicit1_0);
             let value = value.map_err(|_| MALFORMED)?;
+            if !value.chars().all(is_legal) {
+                return Err(MALFORMED);
+            }
             match attribute.key.as_namespace_binding() {
                 // XML Namespaces 1.0 §2.2: a prefix is not bound to nothing.
                 Some(PrefixDeclaration::Named(_)) if value.is_empty() => return Err(MALFORMED),
@@ -216,21 +224,19 @@ impl<'a> Reader<'a> {
                 None if attribute.key.as_ref() == "xml:lang" => lang = Some(value.into_owned()),
                 None => {
                     let (resolved, local) = self.inner.resolver().resolve_attribute(attribute.key);
-                    let local = local.into_inner();
-                    if !is_name(local) {
+                    let (local, space) = (
+                        local.into_inner(),
+                        match resolved {
+                            ResolveResult::Unbound => String::new(),
+                            ResolveResult::Bound(namespace) => plain(namespace.0)?,
+                            ResolveResult::Unknown(_) => return Err(MALFORMED),
+                        },
+                    );
+                    // XML Namespaces 1.0 §6.3: no attribute occurs twice.
+                    if !is_name(local) || !names.insert((space.clone(), local.to_string())) {
                         return Err(MALFORMED);
                     }
-                    let written = match resolved {
-                        ResolveResult::Unbound => write!(attributes, " {local}"),
-                        ResolveResult::Bound(namespace) => {
-                            let (space, prefix) = (plain(namespace.0)?, attributes.len());
-                            let space = escape(space);
-                            write!(attributes, " xmlns:a{prefix}=\"{space}\" a{prefix}:{local}")
-                        }
-                        ResolveResult::Unknown(_) => return Err(MALFORMED),
-                    };
-                    written.expect("a string");
-                    write!(attributes, "=\"{}\"", escape(value)).expect("a string");
+                    write_attribute(&space, local, &value, &mut attributes);
                 }
             }
         }
@@ -346,9 +352,28 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Namespaces of the prefixes `xml` and `xmlns`, which no other prefix may have.
+const RESERVED: [&str; 2] =
+    ["http://www.w3.org/XML/1998/namespace", "http://www.w3.org/2000/xmlns/"];
+
+/// Writes an attribute, with a prefix of its own for its namespace.
+fn write_attribute(space: &str, local: &str, value: &str, out: &mut String) {
+    let prefix = out.len();
+    match space {
+        "" => write!(out, " {local}"),
+        it if it == RESERVED[0] => write!(out, " xml:{local}"),
+        other => write!(out, " xmlns:a{prefix}=\"{}\" a{prefix}:{local}", escape(other)),
+    }
+    .expect("a string");
+    // Ends of lines and tabs would be read as blanks.
+    let value = escape(value).replace('\n', "&#10;").replace('\t', "&#9;");
+    write!(out, "=\"{value}\"").expect("a string");
+}
+
 /// Returns a namespace without references to characters.
 fn plain(namespace: &str) -> Result<String, Refusal> {
-    Ok(unescape(namespace).map_err(|_| MALFORMED)?.into_owned())
+    let plain = unescape(namespace).map_err(|_| MALFORMED)?;
+    if plain.chars().all(is_legal) { Ok(plain.into_owned()) } else { Err(MALFORMED) }
 }
 
 /// Returns a name as that of a property.
@@ -356,17 +381,31 @@ fn property_name(name: PropertyName) -> Result<PropertyName, Refusal> {
     if name.local.len() > NAME_MAX { Err(TOO_LARGE) } else { Ok(name) }
 }
 
-/// Returns whether a local name contains no character with a meaning in XML: a superset of the
-/// names of XML Namespaces 1.0 (§4).
+/// Returns whether a character may occur in XML 1.0 (§2.2).
+fn is_legal(c: char) -> bool {
+    let is_control = c < ' ' && !matches!(c, '\t' | '\n' | '\r');
+    !is_control && !matches!(c, '\u{fffe}' | '\u{ffff}')
+}
+
+/// Returns whether this is a name without a colon (XML 1.0 §2.3, XML Namespaces 1.0 §3).
 fn is_name(local: &str) -> bool {
-    let first = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
-    let other = |c: char| first(c) || c.is_ascii_digit() || c == '-' || c == '.';
+    let first = |c: char| {
+        matches!(c, 'A'..='Z' | '_' | 'a'..='z' | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}'
+            | '\u{f8}'..='\u{2ff}' | '\u{370}'..='\u{37d}' | '\u{37f}'..='\u{1fff}'
+            | '\u{200c}'..='\u{200d}' | '\u{2070}'..='\u{218f}' | '\u{2c00}'..='\u{2fef}'
+            | '\u{3001}'..='\u{d7ff}' | '\u{f900}'..='\u{fdcf}' | '\u{fdf0}'..='\u{fffd}'
+            | '\u{10000}'..='\u{effff}')
+    };
+    let other = |c: char| {
+        first(c)
+            || matches!(c, '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}'
+                | '\u{203f}'..='\u{2040}')
+    };
     local.starts_with(first) && local.chars().all(other)
 }
 
 /// Returns the text of a character reference or predefined entity, as XML text.
 fn resolve(reference: &BytesRef<'_>) -> Result<String, Refusal> {
-    let is_legal = |c: char| c >= ' ' || matches!(c, '\t' | '\n' | '\r');
     match reference.resolve_char_ref().map_err(|_| MALFORMED)? {
         Some(c) if is_legal(c) => Ok(escape(String::from(c)).into_owned()),
         Some(_) => Err(MALFORMED),

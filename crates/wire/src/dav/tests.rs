@@ -47,6 +47,10 @@ fn a_propfind_requests_all_properties_or_names_or_some() {
 fn values_are_valid_outside_of_their_body() {
     let nested = value_of("<p:a xmlns:p=\"u&amp;v\" xmlns:q=\"w\">t<q:b q:c='1'/><d/></p:a>");
     assert_eq!(nested, "t<b xmlns=\"w\" xmlns:a0=\"w\" a0:c=\"1\"></b><d xmlns=\"\"></d>");
+    let space = "<p xml:space=\"preserve\" b=\"1&#10;2\"> x </p>";
+    let stored = value_of(&format!("<a>{space}</a>"));
+    assert_eq!(value_of(&format!("<a>{stored}</a>")), stored);
+    assert!(stored.contains(" xml:space=\"preserve\"") && stored.contains("1&#10;2"), "{stored}");
     assert_eq!(value_of("<a>&lt;&#65;<![CDATA[<&]]></a>"), "&lt;A&lt;&amp;");
     let mut text = String::new();
     write_property(&name("u&v", "a"), Some("de"), &nested, &mut text);
@@ -98,6 +102,24 @@ fn hostile_bodies_are_refused() {
     assert_eq!(status(&set("<p:a xmlns:p=\"\"/>")), 400);
     assert_eq!(status(&set("<a\"b/>")), 400);
     assert_eq!(status(&set("<a b='1' b='2'/>")), 400);
+    for bad in [
+        "<a>\u{1}</a>",
+        "<a><![CDATA[\u{1}]]></a>",
+        "<a b='&#1;'/>",
+        "<a xml:lang='&#1;'/>",
+        "<a xmlns='&#1;'/>",
+        "<a>\u{fffe}</a>",
+        "<a>&#xFFFE;</a>",
+        "<×/>",
+        "<·a/>",
+        "<a ×='1'/>",
+        "<a><xml:b/></a>",
+        "<a><xmlns:b/></a>",
+        "<xml:b/>",
+        "<a xmlns:b='u' xmlns:c='u' b:x='1' c:x='2'/>",
+    ] {
+        assert_eq!(status(&set(bad)), 400, "{bad}");
+    }
     assert_eq!(status(&set("")), 400);
     assert_eq!(status(&format!("{}junk", set("<a/>"))), 400);
     assert_eq!(status(&set(&"<a>".repeat(40))), 413);

@@ -94,5 +94,8 @@ fn timeout(text: &str) -> Option<Duration> {
         return Some(Duration::MAX);
     }
     let (word, seconds) = text.split_at_checked("Second-".len())?;
-    word.eq_ignore_ascii_case("Second-").then(|| seconds.parse().ok().map(Duration::from_secs))?
+    let is_number = !seconds.is_empty() && seconds.bytes().all(|byte| byte.is_ascii_digit());
+    // One that is too large is long enough.
+    let time = seconds.parse().map_or(Duration::MAX, Duration::from_secs);
+    (is_number && word.eq_ignore_ascii_case("Second-")).then_some(time)
 }

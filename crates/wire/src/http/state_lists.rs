@@ -59,7 +59,7 @@ pub(super) fn parse(text: &str) -> Result<Vec<StateList>, Refusal> {
     if lists.is_empty() { Err(MALFORMED) } else { Ok(lists) }
 }
 
-/// Parses the path of a tagged resource. One of another server has no state here that could hold.
+/// Parses the path of a tagged resource, wherever it is.
 fn resource(uri: &str) -> Result<Vec<Name>, Refusal> {
     let (target, _) = match uri.strip_prefix("https://") {
         Some(rest) => Target::parse_absolute(rest)?,

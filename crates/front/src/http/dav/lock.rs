@@ -8,7 +8,9 @@ use super::make::NO_PARENT;
 use super::permit::tokens;
 use super::propfind::href;
 use crate::CallId;
-use crate::webdav::{self, NewLock, Path, Reply as LockReply, Request as LockRequest, Target};
+use crate::webdav::{
+    self, Entry, NewLock, Path, Reply as LockReply, Request as LockRequest, Target,
+};
 use base::{Access, Error, Instant, Kind, Name};
 use sha2::{Digest as _, Sha256};
 use tree::{Ask, NodeId, Reply};
@@ -97,7 +99,7 @@ impl Lock {
         }
         let mut tokens = tokens(&self.request);
         tokens.push((path.clone(), lock.token.clone()));
-        let target = Target { path, is_deep: false, is_entry: true };
+        let target = Target { path, is_deep: false, entry: Entry::Changed };
         cx.ask_locks(LockRequest::Begin(vec![target], tokens));
         self.at(Step::Permitting(lock))
     }
@@ -232,7 +234,7 @@ impl Exchange for Lock {
                 cx.fail_with(423, &condition)
             }
             (Step::Locking, LockReply::Full) => {
-                cx.fail(refusal(507, "there are too many locks; remove some"))
+                cx.fail(refusal(507, "there are too many locks, or the path is too long for one"))
             }
             (Step::Refreshing, LockReply::Granted(lock)) => granted(cx, &lock, 200, false),
             (Step::Refreshing, LockReply::Missing) => {

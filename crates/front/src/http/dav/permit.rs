@@ -6,7 +6,7 @@ use super::super::exchange::{Context, Exchange, Stay};
 use super::super::put::UNEXPECTED;
 use super::super::{DISCARDED, State};
 use super::propfind::href;
-use crate::webdav::{Begun, Path, Reply as LockReply, Request as LockRequest, Target};
+use crate::webdav::{Begun, Entry, Path, Reply as LockReply, Request as LockRequest, Target};
 use crate::{CallId, Output};
 use base::{Error, Kind};
 use tree::Reply;
@@ -51,18 +51,24 @@ impl Context<'_> {
 
 /// Returns the resources that a request changes.
 fn targets(request: &Request) -> Vec<Target> {
-    let target = |path: &Path, is_deep, is_entry| Target { path: path.clone(), is_deep, is_entry };
+    let target = |path: &Path, is_deep, entry| Target { path: path.clone(), is_deep, entry };
     let (own, dav) = (&request.target.path, request.dav.as_ref());
     let destination = dav.and_then(|dav| dav.destination.as_ref());
-    let destination = destination.map(|it| target(&it.target.path, true, true));
+    let destination = destination.map(|it| target(&it.target.path, true, Entry::Changed));
     let method = request.method;
     if method == Method::Copy {
         return destination.into_iter().collect();
     }
     // Whether an upload adds an entry is known later.
     let is_deep = matches!(method, Method::Delete | Method::Move);
-    let is_entry = is_deep || method == Method::Mkcol;
-    [target(own, is_deep, is_entry)].into_iter().chain(destination).collect()
+    let entry = if method == Method::Put {
+        Entry::PerhapsCreated
+    } else if is_deep || method == Method::Mkcol {
+        Entry::Changed
+    } else {
+        Entry::Kept
+    };
+    [target(own, is_deep, entry)].into_iter().chain(destination).collect()
 }
 
 /// Returns the submitted tokens in their order, each with its resource.

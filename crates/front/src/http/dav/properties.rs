@@ -161,20 +161,22 @@ fn write_dead(property: &Property, out: &mut String) {
     write_property(&property.name, property.lang.as_deref(), &property.value, out);
 }
 
-/// Returns the dead properties in the value of the attribute; none if it is invalid, since other
+/// Returns the dead properties in the value of the attribute; `None` if it is invalid, since other
 /// programs can write it, too.
-fn decode(bytes: &[u8]) -> Vec<Property> {
-    let changes = wire::dav::proppatch(bytes).unwrap_or_default();
+fn decode(bytes: &[u8]) -> Option<Vec<Property>> {
+    let changes = wire::dav::proppatch(bytes).ok()?;
     let property = |change| if let Change::Set(property) = change { Some(property) } else { None };
-    changes.into_iter().filter_map(property).collect()
+    changes.into_iter().map(property).collect()
 }
 
-/// Returns the value of the attribute with these properties.
-pub(super) fn encode(properties: &[Property]) -> Vec<u8> {
+/// Returns the value of the attribute with these properties; `None` if they would not be the same
+/// when it is read: there are too many of them.
+pub(super) fn encode(properties: &[Property]) -> Option<Vec<u8>> {
     let mut text = "<D:propertyupdate xmlns:D=\"DAV:\"><D:set><D:prop>".to_string();
     properties.iter().for_each(|property| write_dead(property, &mut text));
     text.push_str("</D:prop></D:set></D:propertyupdate>");
-    text.into_bytes()
+    let is_same = properties.is_empty() || decode(text.as_bytes()).as_deref() == Some(properties);
+    is_same.then(|| text.into_bytes())
 }
 
 /// Result of planning the changes of a `PROPPATCH`.
@@ -183,6 +185,8 @@ pub(super) struct Plan {
     /// All dead properties afterwards, and whether they differ from those before.
     pub(super) dead: Vec<Property>,
     pub(super) changes_dead: bool,
+    /// Value of the attribute with them.
+    pub(super) value: Vec<u8>,
     /// Permissions afterwards.
     pub(super) mode: Option<u32>,
 }
@@ -226,13 +230,17 @@ pub(super) fn plan(
             }
         }
     }
-    if refused.is_empty() { Ok(Plan { dead, changes_dead, mode }) } else { Err(refused) }
+    if refused.is_empty() {
+        Ok(Plan { dead, changes_dead, value: Vec::new(), mode })
+    } else {
+        Err(refused)
+    }
 }
 
-/// Returns the dead properties in a reply to the request for the attribute.
+/// Returns the dead properties in a reply to the request for the attribute; `Io` if it is invalid.
 pub(super) fn in_reply(reply: Result<tree::Reply, Error>) -> Result<Vec<Property>, Error> {
     match reply {
-        Ok(tree::Reply::Bytes(bytes)) => Ok(decode(&bytes)),
+        Ok(tree::Reply::Bytes(bytes)) => decode(&bytes).ok_or(Error::Io),
         Ok(other) => unreachable!("{other:?} is no attribute"),
         Err(Error::NoAttribute | Error::Unsupported) => Ok(Vec::new()),
         Err(error) => Err(error),

@@ -403,7 +403,8 @@ impl Exchange for Propfind {
 
     fn gathered(&self) -> usize {
         let weight = |entry: &Entry| entry.name.as_bytes().len() + size_of::<Entry>();
-        self.text.capacity() + self.entries.iter().map(weight).sum::<usize>()
+        let locks = self.locks.iter().map(webdav::Lock::weight).sum::<usize>();
+        self.text.capacity() + self.entries.iter().map(weight).sum::<usize>() + locks
     }
 }
 

@@ -8,10 +8,14 @@ use super::propfind::href;
 use crate::CallId;
 use base::{Access, Error, SetStat, Stat};
 use tree::{Ask, NodeId, OpenId, Reply};
-use wire::dav::{
-    BODY_MAX, CLOSING, Change, OPENING, write_property, write_propstat, write_response,
-};
-use wire::http::{Request, Verdict};
+use wire::dav::{CLOSING, Change, OPENING, write_property, write_propstat, write_response};
+use wire::http::{Refusal, Request, Verdict, refusal};
+
+/// Response if changes would lose the other properties.
+const UNREADABLE: Refusal = refusal(
+    500,
+    "the stored properties cannot be read; look at the extended attribute user.upcall.dav",
+);
 
 /// A change of properties.
 #[derive(Debug)]
@@ -69,20 +73,26 @@ impl Proppatch {
         }
         let planned = match in_reply(reply) {
             Ok(dead) => plan(&self.changes, &stat, dead),
+            Err(Error::Io) => {
+                cx.release(node);
+                return cx.fail(UNREADABLE);
+            }
             Err(error) => {
                 cx.release(node);
                 return cx.fail(status(error));
             }
         };
         match planned {
-            Ok(plan) if plan.changes_dead && encode(&plan.dead).len() > BODY_MAX => {
-                cx.release(node);
-                cx.fail(status(Error::NoSpace))
-            }
-            Ok(plan) => {
-                cx.ask(Ask::Open { node, access: Access::READ });
-                self.at(Step::Opening(node, stat, plan))
-            }
+            Ok(plan) => match encode(&plan.dead) {
+                Some(value) => {
+                    cx.ask(Ask::Open { node, access: Access::READ });
+                    self.at(Step::Opening(node, stat, Plan { value, ..plan }))
+                }
+                None => {
+                    cx.release(node);
+                    self.respond(cx, &stat, 507, |_| true)
+                }
+            },
             Err(refused) => {
                 cx.release(node);
                 self.respond(cx, &stat, 403, |at| refused.contains(&at))
@@ -118,7 +128,7 @@ impl Proppatch {
         let name = ATTRIBUTE.to_vec();
         cx.ask(match plan.dead.is_empty() {
             true => Ask::RemoveAttr { node, name },
-            false => Ask::SetAttr { node, name, value: encode(&plan.dead), create: None },
+            false => Ask::SetAttr { node, name, value: plan.value.clone(), create: None },
         });
         self.at(Step::Setting(node, stat, open, plan))
     }

@@ -1,15 +1,16 @@
 //! `COPY` and `MOVE`.
 //!
-//! A file replaces another one in one step. A directory in the way is removed first, with all below
-//! it, as RFC 4918 requires (§9.8.4, §9.9.3): that is not atomic, so a move is tried before. The
-//! change is durable before it is acknowledged.
+//! A file replaces another one in one step. Anything else in the way gets a temporary name first,
+//! and its own back if the copy or move fails; afterwards it is removed with all below it (RFC 4918
+//! §9.8.4, §9.9.3). The change is durable before it is acknowledged.
 
 use super::super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::super::exchange::{Context, Exchange, Stay};
-use super::super::put::{UNEXPECTED, is_missing};
+use super::super::guard;
+use super::super::put::{UNEXPECTED, is_missing, next_temporary};
 use super::super::removal::{Failure, Removal};
 use super::super::room::HANDLES;
-use super::super::{CALL, CLEANUP, State};
+use super::super::{CALL, CLEANUP, RESTORE, State};
 use super::file_copy::{Copied, FileCopy};
 use super::make::NO_PARENT;
 use super::propfind::href;
@@ -34,9 +35,13 @@ pub(super) struct Relocate {
     /// The source, of a copy until it begins.
     source: Option<NodeId>,
     stat: Stat,
-    /// The present file at the destination, and whether it was removed.
+    /// The present file at the destination, and its temporary name.
     present: Option<Stat>,
-    has_removed: bool,
+    parked: Option<Name>,
+    /// Directories on the way to the source.
+    above: Vec<Stat>,
+    /// Failures of the copy of a directory.
+    failures: Vec<Failure>,
 }
 
 /// A directory.
@@ -59,8 +64,12 @@ enum Step {
     LookingAt,
     /// Waiting for the open of a directory: that of the source, or else of the destination.
     Opening(bool),
-    /// Waiting for the removal of what is at the destination; then a file has its name at once.
-    Removing(Removal, Option<Box<FileCopy>>),
+    /// Waiting until what is at the destination has a temporary name; a copied file waits for it.
+    Parking(Option<Box<FileCopy>>),
+    /// Waiting until it has its own name again; then this is the response.
+    Restoring(Refusal),
+    /// Waiting for its removal.
+    Discarding(Removal),
     /// Waiting for the move.
     Moving,
     /// Waiting for the copy of a file.
@@ -80,8 +89,9 @@ impl Relocate {
         let Some(Destination { target, authority }) = dav.destination.clone() else {
             return cx.fail(refusal(400, "the Destination field is missing"));
         };
+        let host = request.host.as_deref();
         let is_here = |authority: String| {
-            request.host.as_deref().is_some_and(|host| host.eq_ignore_ascii_case(&authority))
+            guard::is_same_server(host, &authority, cx.session.local, &cx.session.export.web.hosts)
         };
         if !authority.is_none_or(is_here) {
             return cx.fail(refusal(502, "the destination is on another server"));
@@ -118,7 +128,9 @@ impl Relocate {
             source: None,
             stat: Stat::default(),
             present: None,
-            has_removed: false,
+            parked: None,
+            above: Vec::new(),
+            failures: Vec::new(),
         };
         Box::new(relocate).stay()
     }
@@ -172,6 +184,10 @@ impl Relocate {
         if present.as_ref().is_some_and(|present| present.is_same(&self.stat)) {
             return self.fail(cx, refusal(403, "source and destination are the same file"));
         }
+        // By another path: what is replaced must not hold the source.
+        if present.as_ref().is_some_and(|present| self.above.iter().any(|it| it.is_same(present))) {
+            return self.fail(cx, BELOW_ITSELF);
+        }
         self.present = present;
         let is_move = self.request.method == Method::Move;
         self.open_dir(cx, is_move)
@@ -199,7 +215,7 @@ impl Relocate {
             return self.at(Step::CopyingFile(Box::new(file)));
         }
         self.source = Some(source);
-        if self.present.is_some() { self.remove(cx, None) } else { self.copy_tree(cx) }
+        if self.present.is_some() { self.park(cx, None) } else { self.copy_tree(cx) }
     }
 
     fn rename(self: Box<Self>, cx: &mut Context) -> State {
@@ -217,37 +233,77 @@ impl Relocate {
         self.at(Step::CopyingTree(tree))
     }
 
-    /// Removes what is at the destination; then `file` gets its name.
-    fn remove(mut self: Box<Self>, cx: &mut Context, file: Option<Box<FileCopy>>) -> State {
-        self.has_removed = true;
-        let removal = Removal::begin(cx, self.dir(), self.name());
-        self.at(Step::Removing(removal, file))
+    /// Gives what is at the destination a temporary name; then `file` gets its own.
+    fn park(mut self: Box<Self>, cx: &mut Context, file: Option<Box<FileCopy>>) -> State {
+        let (temporary, dir) = (next_temporary(cx.session), self.dir());
+        let (name, new_name) = (self.name(), temporary.clone());
+        self.parked = Some(temporary);
+        cx.ask(Ask::Rename { from: dir, name, to: dir, new_name, replace: false });
+        self.at(Step::Parking(file))
     }
 
-    fn removed(
-        self: Box<Self>,
+    /// Continues after what is at the destination has a temporary name, or could not get one.
+    fn parked(
+        mut self: Box<Self>,
         cx: &mut Context,
-        failures: Vec<Failure>,
         file: Option<Box<FileCopy>>,
+        result: Result<(), Error>,
     ) -> State {
+        if result.is_err() {
+            self.parked = None;
+        }
         // What is missing was removed by somebody else.
-        let is_gone = failures.iter().all(|(_, error)| *error == Error::NotFound);
-        match file {
-            Some(mut file) if is_gone => {
+        let failure = result.err().filter(|error| *error != Error::NotFound);
+        match (file, failure) {
+            (Some(mut file), None) => {
                 file.link_again(cx);
                 self.at(Step::CopyingFile(file))
             }
-            Some(mut file) => {
-                let removal = file.fail(cx, Error::NotEmpty);
-                match removal {
-                    Some(_) => self.ended(cx, failures, Some(file)),
-                    None => self.at(Step::CopyingFile(file)),
+            (Some(mut file), Some(error)) => match file.fail(cx, error) {
+                Some(_) => {
+                    file.release(cx);
+                    self.fail(cx, status(error))
                 }
-            }
-            None if !is_gone => self.ended(cx, failures, None),
-            None if self.request.method == Method::Move => self.rename(cx),
-            None => self.copy_tree(cx),
+                None => self.at(Step::CopyingFile(file)),
+            },
+            (None, Some(error)) => self.fail(cx, status(error)),
+            (None, None) if self.request.method == Method::Move => self.rename(cx),
+            (None, None) => self.copy_tree(cx),
         }
+    }
+
+    /// Gives what was at the destination its own name again, and fails.
+    fn restore(mut self: Box<Self>, cx: &mut Context, refusal: Refusal) -> State {
+        let Some(name) = self.parked.take() else { return self.fail(cx, refusal) };
+        let (dir, new_name) = (self.dir(), self.name());
+        cx.ask(Ask::Rename { from: dir, name, to: dir, new_name, replace: false });
+        self.at(Step::Restoring(refusal))
+    }
+
+    /// Removes what was at the destination, and continues.
+    fn discard(mut self: Box<Self>, cx: &mut Context) -> State {
+        if self.present.is_some() {
+            cx.ask_locks(webdav::Request::Gone(self.path.clone()));
+        }
+        match self.parked.take() {
+            Some(name) => {
+                let removal = Removal::begin(cx, self.dir(), name, true);
+                self.at(Step::Discarding(removal))
+            }
+            None => self.discarded(cx, Vec::new()),
+        }
+    }
+
+    /// Responds with failures, or makes the change durable.
+    fn discarded(mut self: Box<Self>, cx: &mut Context, left: Vec<Failure>) -> State {
+        self.failures.extend(left.into_iter().filter(|(_, error)| *error != Error::NotFound));
+        if self.failures.is_empty() {
+            return self.sync(cx, false);
+        }
+        let (mut above, failures) = (self.path.clone(), std::mem::take(&mut self.failures));
+        above.pop();
+        self.release(cx);
+        cx.respond_failures(&above, &failures)
     }
 
     /// Handles a failed move.
@@ -256,9 +312,9 @@ impl Relocate {
             error,
             Error::Exists | Error::NotEmpty | Error::IsDirectory | Error::NotDirectory
         );
-        let may_remove = self.overwrite && !self.has_removed && self.present.is_some();
-        if is_in_the_way && may_remove {
-            return self.remove(cx, None);
+        let may_park = self.overwrite && self.parked.is_none() && self.present.is_some();
+        if is_in_the_way && may_park {
+            return self.park(cx, None);
         }
         let refusal = if error == Error::Exists && !self.overwrite {
             OCCUPIED
@@ -269,7 +325,7 @@ impl Relocate {
         } else {
             status(error)
         };
-        self.fail(cx, refusal)
+        self.restore(cx, refusal)
     }
 
     fn copied_file(
@@ -279,8 +335,8 @@ impl Relocate {
         reply: Result<Reply, Error>,
     ) -> State {
         let copied = match file.answered(cx, reply) {
-            Some(Copied::Occupied) if self.overwrite && !self.has_removed => {
-                return self.remove(cx, Some(file));
+            Some(Copied::Occupied) if self.overwrite && self.parked.is_none() => {
+                return self.park(cx, Some(file));
             }
             Some(Copied::Occupied) => file.fail(cx, Error::Exists),
             other => other,
@@ -288,9 +344,10 @@ impl Relocate {
         let Some(copied) = copied else { return self.at(Step::CopyingFile(file)) };
         file.release(cx);
         match copied {
+            Copied::Done if self.parked.is_some() => self.discard(cx),
             Copied::Done => self.sync(cx, false),
-            Copied::Failed(Error::Exists) => self.fail(cx, OCCUPIED),
-            Copied::Failed(error) => self.fail(cx, status(error)),
+            Copied::Failed(Error::Exists) => self.restore(cx, OCCUPIED),
+            Copied::Failed(error) => self.restore(cx, status(error)),
             Copied::Occupied => unreachable!("it has failed above"),
         }
     }
@@ -313,21 +370,17 @@ impl Relocate {
         cx.respond(if is_new { head.field("Content-Length", 0) } else { head })
     }
 
-    /// Responds that a part failed.
-    fn ended(
-        mut self: Box<Self>,
-        cx: &mut Context,
-        failures: Vec<Failure>,
-        file: Option<Box<FileCopy>>,
-    ) -> State {
-        if let Some(mut file) = file {
-            let removal = file.release(cx);
-            assert!(removal.is_none(), "an ended copy has no temporary file");
+    /// Continues after the copy of a directory. If not even that was made, what was there before
+    /// gets its name back.
+    fn copied_tree(mut self: Box<Self>, cx: &mut Context, failures: Vec<Failure>) -> State {
+        if let [(path, error)] = &failures[..]
+            && path.len() == 1
+        {
+            let refusal = status(*error);
+            return self.restore(cx, refusal);
         }
-        let mut above = self.path.clone();
-        above.pop();
-        self.release(cx);
-        cx.respond_failures(&above, &failures)
+        self.failures = failures;
+        self.discard(cx)
     }
 
     fn fail(mut self: Box<Self>, cx: &mut Context, refusal: Refusal) -> State {
@@ -353,10 +406,12 @@ impl Relocate {
             Step::Moving => self.not_moved(cx, error),
             Step::Syncing(of_source) if is_never_synced(error) => self.synced(cx, of_source),
             Step::Syncing(_) => self.fail(cx, not_durable(error)),
+            Step::Parking(file) => self.parked(cx, file, Err(error)),
+            Step::Restoring(refusal) => self.fail(cx, refusal),
             Step::FindingSource | Step::LookingUp | Step::FindingDir | Step::LookingAt => {
                 self.fail(cx, status(error))
             }
-            Step::Removing(..) | Step::CopyingFile(_) | Step::CopyingTree(_) => {
+            Step::Discarding(_) | Step::CopyingFile(_) | Step::CopyingTree(_) => {
                 self.step = step;
                 unreachable!("{error:?} is handled by the part: {self:?}")
             }
@@ -376,7 +431,8 @@ impl Exchange for Relocate {
         reply: Result<Reply, Error>,
     ) -> State {
         match (std::mem::replace(&mut self.step, Step::Moving), reply) {
-            (Step::FindingSource, Ok(Reply::Walked(_, Some(node)))) => {
+            (Step::FindingSource, Ok(Reply::Walked(above, Some(node)))) => {
+                self.above = above;
                 self.source_dir = Some(Dir { node, open: None });
                 cx.ask(Ask::Walk { from: node, names: vec![self.source_name()] });
                 self.at(Step::LookingUp)
@@ -388,8 +444,11 @@ impl Exchange for Relocate {
             (Step::FindingSource | Step::LookingUp, Ok(_)) => {
                 self.fail(cx, status(Error::NotFound))
             }
-            (Step::FindingDir, Ok(Reply::Walked(_, Some(node)))) => {
+            (Step::FindingDir, Ok(Reply::Walked(above, Some(node)))) => {
                 self.dir = Some(Dir { node, open: None });
+                if above.iter().any(|it| it.is_same(&self.stat)) {
+                    return self.fail(cx, BELOW_ITSELF);
+                }
                 cx.ask(Ask::Walk { from: node, names: vec![self.name()] });
                 self.at(Step::LookingAt)
             }
@@ -403,19 +462,20 @@ impl Exchange for Relocate {
             (Step::Opening(of_source), Ok(Reply::Opened(open, _))) => {
                 self.opened(cx, of_source, open)
             }
-            (Step::Removing(mut removal, file), reply) => match removal.answered(cx, reply) {
-                None => self.at(Step::Removing(removal, file)),
-                Some(failures) => self.removed(cx, failures, file),
+            (Step::Parking(file), Ok(_)) => self.parked(cx, file, Ok(())),
+            (Step::Restoring(refusal), Ok(_)) => self.fail(cx, refusal),
+            (Step::Discarding(mut removal), reply) => match removal.answered(cx, reply) {
+                None => self.at(Step::Discarding(removal)),
+                Some(left) => self.discarded(cx, left),
             },
             (Step::CopyingFile(file), reply) => self.copied_file(cx, file, reply),
             (Step::CopyingTree(mut tree), reply) => match tree.answered(cx, reply) {
                 None => self.at(Step::CopyingTree(tree)),
-                Some(failures) if failures.is_empty() => self.sync(cx, false),
-                Some(failures) => self.ended(cx, failures, None),
+                Some(failures) => self.copied_tree(cx, failures),
             },
             (Step::Moving, Ok(_)) => {
                 cx.ask_locks(webdav::Request::Gone(self.request.target.path.clone()));
-                self.sync(cx, false)
+                self.discard(cx)
             }
             (Step::Syncing(of_source), Ok(_)) => self.synced(cx, of_source),
             (step, Err(error)) => self.failed(cx, step, error),
@@ -424,30 +484,39 @@ impl Exchange for Relocate {
     }
 
     fn abort(mut self: Box<Self>, cx: &mut Context) -> usize {
-        let removal = match &mut self.step {
-            Step::Removing(removal, file) => {
+        let cleanup = match &mut self.step {
+            Step::Discarding(removal) => {
                 removal.release(cx);
-                file.as_mut().and_then(|file| file.release(cx))
+                None
             }
-            Step::CopyingFile(file) => file.release(cx),
+            Step::Parking(Some(file)) | Step::CopyingFile(file) => file.release(cx),
             Step::CopyingTree(tree) => tree.release(cx),
             Step::FindingSource
             | Step::LookingUp
             | Step::FindingDir
             | Step::LookingAt
             | Step::Opening(_)
+            | Step::Parking(None)
+            | Step::Restoring(_)
             | Step::Moving
             | Step::Syncing(_) => None,
         };
-        let removals = usize::from(removal.is_some());
-        removal.into_iter().for_each(|ask| cx.ask_as(CLEANUP, ask));
+        let mut replies = usize::from(cleanup.is_some());
+        cleanup.into_iter().for_each(|ask| cx.ask_as(CLEANUP, ask));
+        if let Some(name) = self.parked.take() {
+            // Unless the copy or move was made meanwhile.
+            let (dir, new_name) = (self.dir(), self.name());
+            let ask = Ask::Rename { from: dir, name, to: dir, new_name, replace: false };
+            cx.ask_as(RESTORE, ask);
+            replies += 1;
+        }
         self.release(cx);
-        removals + cx.cancel(CALL, true)
+        replies + cx.cancel(CALL, true)
     }
 
     fn handles(&self) -> usize {
-        let of_part = if let Step::Removing(removal, file) = &self.step {
-            removal.handles() + if file.is_some() { HANDLES } else { 0 }
+        let of_part = if let Step::Discarding(removal) = &self.step {
+            removal.handles()
         } else if let Step::CopyingTree(tree) = &self.step {
             tree.handles()
         } else {
@@ -457,7 +526,7 @@ impl Exchange for Relocate {
     }
 
     fn gathered(&self) -> usize {
-        if let Step::Removing(removal, _) = &self.step {
+        if let Step::Discarding(removal) = &self.step {
             removal.gathered()
         } else if let Step::CopyingTree(tree) = &self.step {
             tree.gathered()

@@ -300,12 +300,13 @@ fn a_hole_is_not_read() {
 }
 
 #[test]
-fn a_directory_in_the_way_of_a_move_is_removed_and_what_is_in_the_way_without_overwrite_stays() {
+fn a_directory_in_the_way_of_a_move_is_removed_after_it_and_stays_without_overwrite() {
     let mut lab = Lab::new();
     let other = Stat { inode: 9, ..directory() };
     relocate(&mut lab, "MOVE", directory(), Some(other.clone()));
     lab.text.clear();
     lab.answer(Err(Error::NotEmpty));
+    (0..2).for_each(|_| lab.answer(Ok(Reply::Done)));
     lab.answer(Err(Error::NotEmpty));
     lab.answer(walked(other.clone(), 20));
     lab.answer(Ok(Reply::Opened(OpenId(21), other.clone())));
@@ -322,9 +323,11 @@ fn a_directory_in_the_way_of_a_move_is_removed_and_what_is_in_the_way_without_ov
     lab.answer(Ok(Reply::Done));
     lab.answer(Ok(Reply::Opened(OpenId(22), other.clone())));
     lab.answer(Ok(Reply::Entries(Vec::new())));
-    (0..4).for_each(|_| lab.answer(Ok(Reply::Done)));
+    (0..3).for_each(|_| lab.answer(Ok(Reply::Done)));
     expect![[r#"
-        <- NotEmpty: ask 0 Remove
+        <- NotEmpty: ask 0 Rename
+        <- Done: ask 0 Rename
+        <- Done: ask 0 Remove
         <- NotEmpty: ask 0 Walk
         <- Walked: ask 0 Open
         <- Opened: ask 0 List
@@ -332,7 +335,6 @@ fn a_directory_in_the_way_of_a_move_is_removed_and_what_is_in_the_way_without_ov
         <- Done: ask 0 Open
         <- Opened: ask 0 List
         <- Entries: close 22, release 20, ask 0 Remove
-        <- Done: ask 0 Rename
         <- Done: ask 0 Sync
         <- Done: ask 0 Sync
         <- Done: release 2, close 1, release 1, close 3, release 3, say "204 No Content" +0
@@ -346,6 +348,33 @@ fn a_directory_in_the_way_of_a_move_is_removed_and_what_is_in_the_way_without_ov
     lab.text.clear();
     lab.answer(walked(other, 4));
     assert!(lab.text.contains("say \"412 Precondition Failed\""), "{}", lab.text);
+}
+
+/// A failed move destroys nothing: the source may be gone by the time of the second attempt.
+#[test]
+fn a_directory_in_the_way_of_a_failed_move_gets_its_name_back() {
+    let mut lab = Lab::new();
+    relocate(&mut lab, "MOVE", directory(), Some(Stat { inode: 9, ..directory() }));
+    lab.text.clear();
+    lab.answer(Err(Error::NotEmpty));
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Err(Error::NotFound));
+    lab.answer(Ok(Reply::Done));
+    expect![[r#"
+        <- NotEmpty: ask 0 Rename
+        <- Done: ask 0 Rename
+        <- NotFound: ask 0 Rename
+        <- Done: release 2, close 1, release 1, close 3, release 3, say "404 Not Found" +22
+    "#]]
+    .assert_eq(&lab.text);
+    // By another path, the destination holds the source.
+    let mut lab = Lab::new();
+    begin(&mut lab, "MOVE", "Destination: /b\r\n", "");
+    lab.answer(walked(Stat { inode: 9, ..directory() }, 1));
+    lab.answer(walked(file(3), 2));
+    lab.answer(Ok(Reply::Walked(Vec::new(), Some(NodeId(3)))));
+    lab.answer(walked(Stat { inode: 9, ..directory() }, 4));
+    assert!(lab.text.contains("say \"403 Forbidden\""), "{}", lab.text);
 }
 
 #[test]
@@ -384,8 +413,12 @@ fn requests_that_cannot_be_meant_are_refused() {
     assert_eq!(status("PROPFIND", "Depth: 0\r\n", "<x"), "400");
     assert_eq!(status("PROPPATCH", "", ""), "400");
     assert_eq!(status("MKCOL", "", "x"), "415");
+    assert_eq!(status("UNLOCK", "Lock-Token: <urn:x>\r\n", "x"), "415");
     assert_eq!(status("COPY", "", ""), "400");
     assert_eq!(status("COPY", "Destination: http://other/b\r\n", ""), "502");
+    assert_eq!(status("COPY", "Destination: http://127.0.0.1:81/b\r\n", ""), "502");
+    let again = "Destination: http://127.0.0.1/a/f\r\n";
+    assert_eq!(status("COPY", again, ""), "403", "the same server, the same file");
     assert_eq!(status("COPY", "Destination: /a/f\r\n", ""), "403");
     assert_eq!(status("COPY", "Destination: /a/f/b\r\n", ""), "403");
     assert_eq!(status("MOVE", "Destination: /a\r\n", ""), "403");
