@@ -372,10 +372,13 @@ impl Relocate {
 
     /// Continues after the copy of a directory. If not even that was made, what was there before
     /// gets its name back.
-    fn copied_tree(mut self: Box<Self>, cx: &mut Context, failures: Vec<Failure>) -> State {
-        if let [(path, error)] = &failures[..]
-            && path.len() == 1
-        {
+    fn copied_tree(
+        mut self: Box<Self>,
+        cx: &mut Context,
+        is_made: bool,
+        failures: Vec<Failure>,
+    ) -> State {
+        if let Some((_, error)) = failures.first().filter(|_| !is_made) {
             let refusal = status(*error);
             return self.restore(cx, refusal);
         }
@@ -471,7 +474,7 @@ impl Exchange for Relocate {
             (Step::CopyingFile(file), reply) => self.copied_file(cx, file, reply),
             (Step::CopyingTree(mut tree), reply) => match tree.answered(cx, reply) {
                 None => self.at(Step::CopyingTree(tree)),
-                Some(failures) => self.copied_tree(cx, failures),
+                Some(failures) => self.copied_tree(cx, tree.is_made(), failures),
             },
             (Step::Moving, Ok(_)) => {
                 cx.ask_locks(webdav::Request::Gone(self.request.target.path.clone()));

@@ -28,7 +28,9 @@ pub(super) struct TreeCopy {
     step: Step,
     /// Whether what is below the directory is copied, too.
     is_deep: bool,
-    /// The outermost copy, which could be below the source by another path.
+    /// Whether the outermost copy was made, and its attributes: it could be below the source by
+    /// another path.
+    is_made: bool,
     copy: Option<Stat>,
     failures: Vec<Failure>,
 }
@@ -91,9 +93,22 @@ impl TreeCopy {
         is_deep: bool,
     ) -> TreeCopy {
         let (levels, failures) = (Vec::new(), Vec::new());
-        let mut copy = TreeCopy { parent, levels, step: Step::Idle, is_deep, copy: None, failures };
+        let mut copy = TreeCopy {
+            parent,
+            levels,
+            step: Step::Idle,
+            is_deep,
+            is_made: false,
+            copy: None,
+            failures,
+        };
         copy.make(cx, Next { source, name }, stat.mode);
         copy
+    }
+
+    /// Returns whether the outermost copy was made.
+    pub(super) fn is_made(&self) -> bool {
+        self.is_made
     }
 
     /// Returns the innermost copy.
@@ -194,7 +209,7 @@ impl TreeCopy {
         stat: Option<Stat>,
     ) -> Option<Vec<Failure>> {
         if self.levels.is_empty() {
-            self.copy = stat;
+            (self.is_made, self.copy) = (true, stat);
         }
         let Next { source, name } = next;
         self.levels.push(Level { source, copy, name, cookie: 0, entries: VecDeque::new() });

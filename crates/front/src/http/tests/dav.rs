@@ -377,6 +377,33 @@ fn a_directory_in_the_way_of_a_failed_move_gets_its_name_back() {
     assert!(lab.text.contains("say \"403 Forbidden\""), "{}", lab.text);
 }
 
+/// A directory in the way of a copy gets its name back only if nothing was copied.
+#[test]
+fn a_copied_directory_stays_although_a_part_failed() {
+    for is_made in [false, true] {
+        let mut lab = Lab::new();
+        relocate(&mut lab, "COPY", directory(), Some(Stat { inode: 9, ..directory() }));
+        lab.answer(Ok(Reply::Done));
+        lab.text.clear();
+        if is_made {
+            lab.answer(Ok(Reply::Stat(directory())));
+            lab.answer(walked(Stat { inode: 20, ..directory() }, 20));
+            lab.answer(Err(Error::NoAttribute));
+            lab.answer(Err(Error::Denied));
+            lab.answer(Ok(Reply::Opened(OpenId(21), directory())));
+            lab.answer(Ok(Reply::Done));
+            assert!(lab.text.ends_with("ask 0 Remove\n"), "{}", lab.text);
+            lab.answer(Ok(Reply::Done));
+            assert!(lab.text.contains("say \"207 Multi-Status\""), "{}", lab.text);
+        } else {
+            lab.answer(Err(Error::NoSpace));
+            assert!(lab.text.ends_with("ask 0 Rename\n"), "{}", lab.text);
+            lab.answer(Ok(Reply::Done));
+            assert!(lab.text.contains("say \"507 Insufficient Storage\""), "{}", lab.text);
+        }
+    }
+}
+
 #[test]
 fn a_temporary_copy_is_removed_when_it_fails() {
     let mut lab = Lab::new();
