@@ -30,6 +30,7 @@ mod programs;
 mod spaces;
 mod subtrees;
 mod watches;
+mod webdav;
 
 use crate::report::Report;
 use crate::server::{self, Kind as Program, Server};

@@ -79,6 +79,7 @@ pub(super) const TCLUNK: u8 = 120;
 /// Returns all kinds.
 pub(super) fn all() -> impl Iterator<Item = &'static Kind> {
     let streams = super::watches::KINDS.iter().chain(super::subtrees::KINDS);
+    let streams = streams.chain(super::webdav::KINDS);
     KINDS.iter().chain(super::nfs::KINDS).chain(super::spaces::KINDS).chain(streams)
 }
 
@@ -354,7 +355,7 @@ fn unfinished_write(target: &Target, _number: usize) -> Result<()> {
     mute.send_and_keep(target, &bytes)
 }
 
-fn unread(target: &Target, request: &[u8]) -> Result<()> {
+pub(super) fn unread(target: &Target, request: &[u8]) -> Result<()> {
     let mut mute = Mute::connect(target.http)?;
     mute.push(request)?;
     target.keep(|| mute.lives());
