@@ -102,6 +102,25 @@ const FILES_KEPT: usize = 512;
 const REPLAYS_PART: usize = 64;
 const REPLAYS_MAX: usize = 4 << 20;
 
+/// Returns what sessions need to know of the server, whose root is on this device.
+fn export(
+    config: &Config,
+    (root, device): (tree::NodeId, u64),
+    path: Vec<u8>,
+    limits: Limits,
+) -> Export {
+    Export {
+        root,
+        device,
+        path,
+        wall: config.wall,
+        limits,
+        web: Web { write: config.web.write && !config.read_only, ..config.web.clone() },
+        nfs: config.nfs.clone(),
+        services: [].into(),
+    }
+}
+
 /// Returns the memory for replies to NFS calls, bytes.
 fn replays_max(config: &Config) -> usize {
     let serves_nfs = config.ports.iter().any(|port| port.protocol == Protocol::Nfs);
@@ -226,19 +245,10 @@ impl Node {
             joined.filter_map(<dyn Tree>::hidden_snapshots).for_each(|mount| names.hide(mount));
         }
         let limits = limits(&config, &trees);
+        let export = export(&config, (names.root(), device), path, limits);
         let phase = if changes.is_empty() { Phase::Running } else { Phase::Joining };
         let listeners = config.ports.iter().map(|port| Listener::new(port.listener));
         let listeners: Vec<Listener> = listeners.collect();
-        let export = Export {
-            root: names.root(),
-            device,
-            path,
-            wall: config.wall,
-            limits,
-            web: Web { write: config.web.write && !config.read_only, ..config.web.clone() },
-            nfs: config.nfs.clone(),
-            services: [].into(),
-        };
         let replays_max = replays_max(&config);
         let admission = Admission::new(config.bytes_max - replays_max);
         Node {

@@ -229,6 +229,9 @@ fn write_entries(
                 }
                 Line::Finish(waiting) => informed.push(waiting),
             }
+            if text.len() >= PIECE {
+                break;
+            }
         }
         let written = write_lines(&mut file, &text, gap.entries > 0);
         if let Some(message) = gap.note(clock::wall(), entries, written.err()) {
@@ -258,6 +261,9 @@ struct Gap {
     entries: u64,
     reported: Option<Time>,
 }
+
+/// Size of the text of entries that are written at once, bytes.
+const PIECE: usize = 64 << 10;
 
 /// Minimum interval between messages about a failing access log, seconds.
 const GAP_SECS: i64 = 60;

@@ -1,7 +1,7 @@
 //! Requests of a watch of paths.
 
 use crate::request::{NodeId, OpenId, Reply, StreamOutput as Output};
-use base::{Error, Name};
+use base::{Error, Name, Stat};
 
 /// A request in progress.
 #[derive(Debug)]
@@ -14,6 +14,8 @@ pub(super) enum Doing {
     Measuring { place: usize, node: NodeId },
     /// Lists: adds the entries, or notes them if they are new.
     Listing { place: usize, open: OpenId },
+    /// Looks at the only entry that is watched, for the first time.
+    LookingFirst { place: usize, name: Name },
     /// Looks at an entry; changes from number `since` on may be later than the reply.
     Looking { place: usize, name: Name, since: u64 },
 }
@@ -25,11 +27,23 @@ pub(super) fn discard(doing: Doing, result: Result<Reply, Error>, out: &mut Vec<
     out.extend(open.map(Output::Close));
     match doing {
         Doing::Walking { own, .. } => out.extend(own.map(Output::Release)),
-        Doing::Looking { .. } => {}
+        Doing::LookingFirst { .. } | Doing::Looking { .. } => {}
         Doing::Measuring { node, .. } => out.push(Output::Release(node)),
         Doing::Opening { node, again, .. } => {
             out.extend((!again).then_some(Output::Release(node)));
         }
         Doing::Listing { open, .. } => out.push(Output::Close(open)),
+    }
+}
+
+/// Returns the attributes of an entry that was looked at; `None` if its user cannot see it.
+pub(super) fn seen(result: Result<Reply, Error>, out: &mut Vec<Output>) -> Option<Stat> {
+    match result {
+        Ok(Reply::Walked(mut stats, node)) => {
+            out.extend(node.map(Output::Release));
+            stats.pop()
+        }
+        Ok(reply) => unreachable!("{reply:?} for a walk"),
+        Err(_) => None,
     }
 }

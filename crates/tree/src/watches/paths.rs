@@ -11,7 +11,7 @@
 mod entry;
 
 use super::beneath::{Beneath, Leaving};
-use super::doing::{Doing, discard};
+use super::doing::{Doing, discard, seen};
 use super::line;
 use super::log::Log;
 use super::place::{Child, Origin, Place, Touched};
@@ -167,7 +167,6 @@ impl Paths {
             origin,
             found: None,
             only: None,
-            is_new: false,
             is_deep,
             changed: BTreeSet::new(),
             is_lost: false,
@@ -437,6 +436,9 @@ impl Paths {
                 out.push(Output::Close(open));
                 self.fail(place, error, log, out);
             }
+            (Doing::LookingFirst { place, name }, result) => {
+                self.begin_entry(place, name, result, log, out);
+            }
             (Doing::Looking { place, name, since }, result) => {
                 self.looked(place, name, since, result, log, out);
             }
@@ -609,19 +611,9 @@ impl Paths {
         log: &mut Log,
         out: &mut Vec<Output>,
     ) {
-        let stat = match result {
-            Ok(Reply::Walked(mut stats, node)) => {
-                out.extend(node.map(Output::Release));
-                stats.pop()
-            }
-            Ok(reply) => unreachable!("{reply:?} for a walk"),
-            Err(_) => None,
-        };
+        let stat = seen(result, out);
         let old = self.children.get(&(place, name.clone())).copied();
         let new = stat.as_ref().map(Child::of);
-        if mem::take(&mut self.places[place].is_new) {
-            return self.begin_entry(place, name, new, log, out);
-        }
         let what = match (old, new) {
             (None, None) => return,
             (Some(old), Some(new)) if old == new => return,

@@ -39,8 +39,6 @@ pub(super) struct Place {
     pub(super) found: Option<(NodeId, FileKey)>,
     /// The entry that is watched, if it is the only one: a file by its own path, which is `path`.
     pub(super) only: Option<Name>,
-    /// Whether that entry has not been looked at.
-    pub(super) is_new: bool,
     /// Whether directories in it are watched, too.
     pub(super) is_deep: bool,
     /// Entries to look at.

@@ -35,7 +35,7 @@ fn metric(server: &Server, name: &str) -> Result<u64> {
 fn await_state(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let started = Instant::now();
     while !is_so()? {
-        ensure!(started.elapsed() < Duration::from_secs(20), "timed out: {what}");
+        ensure!(started.elapsed() < Duration::from_secs(300), "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! Watches of files by their own paths: of the one entry, so that it is reported if the file is
 //! replaced or removed.
 
-use super::{Child, Doing, Log, Output, Paths, parse};
-use crate::request::{Ask, NodeId};
+use super::{Child, Doing, Log, Output, Paths, parse, seen};
+use crate::request::{Ask, NodeId, Reply};
 use base::{Error, Name, Stat};
 
 impl Paths {
@@ -10,7 +10,7 @@ impl Paths {
     pub(super) fn watch_entry(&mut self, place: usize, out: &mut Vec<Output>) {
         let it = &mut self.places[place];
         let (mut names, _) = parse(&it.path).expect("it was walked");
-        (it.only, it.is_new, it.is_deep) = (names.pop(), true, false);
+        (it.only, it.is_deep) = (names.pop(), false);
         self.walk(place, (self.root, None), names, out);
     }
 
@@ -26,7 +26,7 @@ impl Paths {
         self.found(place, node, stat, log);
         let name = self.places[place].only.clone().expect("there is one");
         out.push(Output::Ask(Ask::Walk { from: node, names: vec![name.clone()] }));
-        self.doing = Some(Doing::Looking { place, name, since: log.end() });
+        self.doing = Some(Doing::LookingFirst { place, name });
     }
 
     /// Begins to report changes of the entry, after the first look at it.
@@ -34,13 +34,13 @@ impl Paths {
         &mut self,
         place: usize,
         name: Name,
-        child: Option<Child>,
+        result: Result<Reply, Error>,
         log: &mut Log,
         out: &mut Vec<Output>,
     ) {
-        match child {
-            Some(child) => {
-                self.add_child(place, name, child, log);
+        match seen(result, out) {
+            Some(stat) => {
+                self.add_child(place, name, Child::of(&stat), log);
                 self.is_watching(place);
             }
             None => self.fail(place, Error::NotFound, log, out),
