@@ -127,10 +127,8 @@ pub struct Session {
     number: u64,
     /// Number of temporary names used so far.
     temporaries: u64,
-    /// Number of the current change, registered with the locks.
-    change: Option<u64>,
-    /// Whether no entry may be added to its directory, which others have locked.
-    is_dir_locked: bool,
+    /// The current change, registered with the locks.
+    change: Option<webdav::Begun>,
     /// Bytes requested or being written by the call in flight.
     asked: usize,
     /// Bytes queued and not yet sent.
@@ -168,7 +166,6 @@ impl Session {
             number: 0,
             temporaries: 0,
             change: None,
-            is_dir_locked: false,
             asked: 0,
             unsent: 0,
             lent: 0,

@@ -13,6 +13,7 @@ mod tests;
 use base::op::ClientKey;
 use base::{Caller, Instant, Name};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::dav::LockScope;
 
@@ -40,7 +41,7 @@ pub type Path = Vec<Name>;
 pub enum Request {
     /// Begin a change, with the tokens that the client has submitted, each for a resource; a
     /// [`Reply::Begun`] or [`Reply::Refused`] follows.
-    Begin(Vec<Target>, Vec<(Path, String)>),
+    Begin(Vec<Target>, Vec<(Arc<Path>, String)>),
     /// The change that has begun with this number has ended. No reply.
     End(u64),
     /// Remove the locks of this path and of all below it: the files are gone. No reply.
@@ -257,7 +258,12 @@ impl Locks {
         (covers && lock.caller == *caller).then(|| root.clone())
     }
 
-    fn begin(&mut self, caller: &Caller, targets: Vec<Target>, tokens: &[(Path, String)]) -> Reply {
+    fn begin(
+        &mut self,
+        caller: &Caller,
+        mut targets: Vec<Target>,
+        tokens: &[(Arc<Path>, String)],
+    ) -> Reply {
         let own: BTreeSet<&str> = tokens.iter().map(|(_, token)| &**token).collect();
         let is_own = |lock: &Lock| lock.caller == *caller && own.contains(&*lock.token);
         let valid = tokens.iter();
@@ -269,6 +275,11 @@ impl Locks {
         }
         let dir = targets.first().and_then(|target| target.path.split_last()).map(|(_, dir)| dir);
         let is_dir_locked = dir.is_some_and(|dir| self.is_locked(dir, &is_own));
+        for Target { path, .. } in &mut targets {
+            // Enough to tell whether a lock would cover it, its directory, or what is above.
+            path.truncate(NAMES_MAX + 2);
+            path.shrink_to_fit();
+        }
         let number = self.next;
         self.next += 1;
         self.changes.insert(number, targets);

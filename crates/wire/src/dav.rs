@@ -149,16 +149,14 @@ pub fn write_property(name: &PropertyName, lang: Option<&str>, value: &str, out:
 
 /// Writes text as XML. Characters that XML cannot contain (§2.2 of XML 1.0) become U+FFFD.
 pub fn write_text(text: &str, out: &mut String) {
-    let legal = |c: char| {
-        let is_control = c < ' ' && !matches!(c, '\t' | '\n' | '\r');
-        if is_control || matches!(c, '\u{fffe}' | '\u{ffff}') {
-            char::REPLACEMENT_CHARACTER
-        } else {
-            c
-        }
-    };
-    let text: String = text.chars().map(legal).collect();
+    let text = text.replace(|c| !is_legal(c), "\u{fffd}");
     out.push_str(&escape(&text));
+}
+
+/// Returns whether a character may occur in XML 1.0 (§2.2).
+fn is_legal(c: char) -> bool {
+    let is_control = c < ' ' && !matches!(c, '\t' | '\n' | '\r');
+    !is_control && !matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// Writes a group of properties with one status (§14.22); nothing if there are none.

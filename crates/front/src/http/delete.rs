@@ -114,10 +114,10 @@ impl Exchange for Delete {
             (Step::Removing(dir), Ok(Reply::Unexpected(present))) => {
                 self.looked(cx, dir, present.as_ref())
             }
-            (Step::Removing(dir), Ok(_)) => self.removed_all(cx, dir, &[]),
+            (Step::Removing(dir), Ok(_)) => self.removed_all(cx, dir, true, &[]),
             (Step::RemovingAll(dir, mut removal), reply) => match removal.answered(cx, reply) {
                 None => self.at(Step::RemovingAll(dir, removal)),
-                Some(failures) => self.removed_all(cx, dir, &failures),
+                Some(failures) => self.removed_all(cx, dir, removal.has_begun(), &failures),
             },
             (Step::Syncing(dir), Ok(_)) => removed(cx, dir),
             (step, Err(error)) => self.failed(cx, step, error),
@@ -126,7 +126,9 @@ impl Exchange for Delete {
     }
 
     fn abort(self: Box<Self>, cx: &mut Context) -> usize {
-        if let Step::RemovingAll(..) = self.step {
+        if let Step::RemovingAll(_, removal) = &self.step
+            && removal.has_begun()
+        {
             cx.ask_locks(webdav::Request::Gone(self.request.target.path.clone()));
         }
         self.step.release(cx);
@@ -186,10 +188,15 @@ impl Delete {
     }
 
     /// Continues after everything was removed that could be.
-    fn removed_all(self: Box<Self>, cx: &mut Context, dir: Dir, failures: &[Failure]) -> State {
+    fn removed_all(
+        self: Box<Self>,
+        cx: &mut Context,
+        dir: Dir,
+        has_begun: bool,
+        failures: &[Failure],
+    ) -> State {
         // Its owner has submitted the tokens of all locks below, also of what is left.
-        let is_begun = failures.iter().all(|(path, _)| path.len() > 1);
-        if is_begun {
+        if has_begun || failures.is_empty() {
             cx.ask_locks(webdav::Request::Gone(self.request.target.path.clone()));
         }
         match failures {

@@ -340,7 +340,7 @@ impl Put {
             (step, reply) => unreachable!("{reply:?} in {step:?}"),
         };
         let refused = match &present {
-            Ok(None) if cx.session.is_dir_locked => Some(DIR_LOCKED),
+            Ok(None) if is_dir_locked(cx.session) => Some(DIR_LOCKED),
             Err(error) => Some(status(*error)),
             Ok(present) => refused(&self.request.conditions, Method::Put, present.as_ref()),
         };
@@ -547,12 +547,22 @@ impl Put {
     }
 }
 
+/// Returns whether no entry may be added to the directory, which others have locked.
+fn is_dir_locked(session: &Session) -> bool {
+    session.change.as_ref().is_some_and(|change| change.is_dir_locked)
+}
+
 /// Returns a name that no other request of any server uses, unless a client has chosen it.
 pub(super) fn next_temporary(session: &mut Session) -> Name {
+    next_name(session, "put")
+}
+
+/// Returns such a name with this word for its use.
+pub(super) fn next_name(session: &mut Session, word: &str) -> Name {
     session.temporaries += 1;
     let start = session.export.wall;
     let (number, count) = (session.number, session.temporaries);
-    let text = format!(".upcall-put-{:x}-{:x}-{number:x}-{count:x}", start.secs, start.nanos);
+    let text = format!(".upcall-{word}-{:x}-{:x}-{number:x}-{count:x}", start.secs, start.nanos);
     Name::new(text.as_bytes()).expect("a short name without slashes")
 }
 

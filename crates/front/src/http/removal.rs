@@ -30,8 +30,9 @@ pub(super) struct Removal {
     /// Directories being emptied, outermost first.
     levels: Vec<Level>,
     step: Step,
-    /// Whether directories are emptied.
+    /// Whether directories are emptied, and whether that has begun.
     is_deep: bool,
+    has_begun: bool,
     failures: Vec<Failure>,
 }
 
@@ -67,7 +68,13 @@ impl Removal {
     pub(super) fn begin(cx: &mut Context, parent: NodeId, name: Name, is_deep: bool) -> Removal {
         let step = Step::Removing(name.clone(), false);
         cx.ask(Ask::Remove { dir: parent, name, directory: None });
-        Removal { parent, levels: Vec::new(), step, is_deep, failures: Vec::new() }
+        let (levels, failures, has_begun) = (Vec::new(), Vec::new(), false);
+        Removal { parent, levels, step, is_deep, has_begun, failures }
+    }
+
+    /// Returns whether something below the entry may be removed, although the entry is not.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// Returns the innermost directory.
@@ -101,6 +108,7 @@ impl Removal {
                     return self.go_on(cx);
                 }
                 let entries = VecDeque::new();
+                self.has_begun = true;
                 self.levels.push(Level { node, name, cookie: 0, entries, is_kept: false, device });
                 self.open(cx)
             }

@@ -48,7 +48,8 @@ impl Lab {
         is_entry: bool,
         tokens: &[&str],
     ) -> Option<Begun> {
-        let tokens = tokens.iter().map(|token| (path(text), (*token).to_string())).collect();
+        let tokens = tokens.iter().map(|token| (Arc::new(path(text)), (*token).to_string()));
+        let tokens = tokens.collect();
         let entry = if is_entry { Entry::Changed } else { Entry::PerhapsCreated };
         let target = Target { path: path(text), is_deep, entry };
         match self.handle(Request::Begin(vec![target], tokens)) {
@@ -146,6 +147,17 @@ fn a_directory_is_not_locked_while_an_entry_may_be_created_in_it() {
     assert!(lab.lock("/d", false, true).is_err());
     lab.handle(Request::End(begun.number));
     assert!(lab.lock("/d", false, true).is_ok());
+}
+
+/// The registered path of a change is cut, and still tells which locks would cover it.
+#[test]
+fn a_change_far_below_excludes_the_same_locks() {
+    let mut lab = Lab::default();
+    let begun = lab.begin(&"/d".repeat(500), true, true, &[]).expect("nothing is locked");
+    assert!(lab.lock(&"/d".repeat(64), true, true).is_err());
+    assert!(lab.lock(&"/d".repeat(64), false, true).is_ok(), "it is not its directory");
+    assert!(lab.locks.changes.values().flatten().all(|target| target.path.len() < 70));
+    lab.handle(Request::End(begun.number));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     BODY_MAX, Change, DAV, DEPTH_MAX, LockScope, NAME_MAX, OWNER_MAX, PROPERTIES_MAX, Property,
-    PropertyName, Wanted,
+    PropertyName, Wanted, is_legal,
 };
 use crate::http::{Refusal, refusal};
 use quick_xml::XmlVersion;
@@ -379,12 +379,6 @@ fn plain(namespace: &str) -> Result<String, Refusal> {
 /// Returns a name as that of a property.
 fn property_name(name: PropertyName) -> Result<PropertyName, Refusal> {
     if name.local.len() > NAME_MAX { Err(TOO_LARGE) } else { Ok(name) }
-}
-
-/// Returns whether a character may occur in XML 1.0 (§2.2).
-fn is_legal(c: char) -> bool {
-    let is_control = c < ' ' && !matches!(c, '\t' | '\n' | '\r');
-    !is_control && !matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
 /// Returns whether this is a name without a colon (XML 1.0 §2.3, XML Namespaces 1.0 §3).

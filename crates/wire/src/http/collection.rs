@@ -72,13 +72,8 @@ impl DavFields {
     }
 }
 
-/// Parses a destination: an absolute URI, or a path of the same server. A proxy with TLS in front
-/// of this server passes on `https`.
 fn destination(text: &str) -> Result<Destination, Refusal> {
-    let (target, authority) = match text.strip_prefix("https://") {
-        Some(rest) => Target::parse_absolute(rest)?,
-        None => Target::parse(text)?,
-    };
+    let (target, authority) = Target::parse_uri(text)?;
     Ok(Destination { target, authority: authority.map(str::to_string) })
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Refusal, Target, refusal};
 use base::Name;
+use std::sync::Arc;
 
 /// Maximum number of conditions in a field.
 const CONDITIONS_MAX: usize = 64;
@@ -12,7 +13,7 @@ const MALFORMED: Refusal = refusal(400, "the If field cannot be understood");
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateList {
     /// Path of the resource; `None`: that of the request.
-    pub path: Option<Vec<Name>>,
+    pub path: Option<Arc<Vec<Name>>>,
     /// The conditions.
     pub conditions: Vec<StateCondition>,
 }
@@ -44,7 +45,8 @@ pub(super) fn parse(text: &str) -> Result<Vec<StateList>, Refusal> {
     while !rest.is_empty() {
         if let Some(tagged) = rest.strip_prefix('<') {
             let (uri, after) = tagged.split_once('>').ok_or(MALFORMED)?;
-            path = Some(resource(uri)?);
+            // Wherever the resource is.
+            path = Some(Arc::new(Target::parse_uri(uri)?.0.path));
             rest = after.trim_start();
         }
         let inner = rest.strip_prefix('(').ok_or(MALFORMED)?;
@@ -57,15 +59,6 @@ pub(super) fn parse(text: &str) -> Result<Vec<StateList>, Refusal> {
         rest = after.trim_start();
     }
     if lists.is_empty() { Err(MALFORMED) } else { Ok(lists) }
-}
-
-/// Parses the path of a tagged resource, wherever it is.
-fn resource(uri: &str) -> Result<Vec<Name>, Refusal> {
-    let (target, _) = match uri.strip_prefix("https://") {
-        Some(rest) => Target::parse_absolute(rest)?,
-        None => Target::parse(uri)?,
-    };
-    Ok(target.path)
 }
 
 /// Parses the conditions of a list up to its end; returns the rest behind it.

@@ -35,14 +35,32 @@ impl Target {
         if text == "*" {
             return Ok((Target::default(), None));
         }
-        match text.strip_prefix("http://") {
+        Target::parse_with(text, &["http://"])
+    }
+
+    /// Parses a URI in a field: an absolute one, or a path. A proxy with TLS in front of this
+    /// server passes on `https`.
+    pub(super) fn parse_uri(text: &str) -> Result<(Target, Option<&str>), Refusal> {
+        Target::parse_with(text, &["http://", "https://"])
+    }
+
+    fn parse_with<'a>(
+        text: &'a str,
+        schemes: &[&str],
+    ) -> Result<(Target, Option<&'a str>), Refusal> {
+        // RFC 3986 §3.1: schemes are case-insensitive.
+        let behind = |scheme: &&str| {
+            let (start, rest) = text.split_at_checked(scheme.len())?;
+            start.eq_ignore_ascii_case(scheme).then_some(rest)
+        };
+        match schemes.iter().find_map(behind) {
             Some(rest) => Target::parse_absolute(rest),
             None => Ok((Target::parse_path(text)?, None)),
         }
     }
 
     /// Parses an absolute target behind its scheme: its path, and the host.
-    pub(super) fn parse_absolute(text: &str) -> Result<(Target, Option<&str>), Refusal> {
+    fn parse_absolute(text: &str) -> Result<(Target, Option<&str>), Refusal> {
         let (host, path) = text.split_at(text.find('/').unwrap_or(text.len()));
         if host.is_empty() {
             return Err(refusal(400, "the target names a server without a name"));

@@ -73,7 +73,7 @@ fn fields_of_webdav_are_parsed_for_its_methods() {
         Ok::<_, Refusal>((target.encoded(), authority))
     };
     assert_eq!(to("/b%20c/"), Ok(("/b%20c".to_string(), None)));
-    for scheme in ["http", "https"] {
+    for scheme in ["http", "https", "HTTP"] {
         let there = to(&format!("{scheme}://h:1/b"));
         assert_eq!(there, Ok(("/b".to_string(), Some("h:1".to_string()))));
     }
@@ -103,7 +103,7 @@ fn states_are_lists_of_tokens_and_tags() {
     let token = |text: &str| ResourceState::Token(text.to_string());
     let tag = |text: &str| ResourceState::Tag(text.to_string());
     let list = |path: Option<&str>, conditions: Vec<(bool, ResourceState)>| StateList {
-        path: path.map(|name| vec![base::Name::new(name.as_bytes()).unwrap()]),
+        path: path.map(|name| vec![base::Name::new(name.as_bytes()).unwrap()].into()),
         conditions: conditions
             .into_iter()
             .map(|(is_not, state)| StateCondition { is_not, state })

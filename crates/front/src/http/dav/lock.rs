@@ -13,6 +13,7 @@ use crate::webdav::{
 };
 use base::{Access, Error, Instant, Kind, Name};
 use sha2::{Digest as _, Sha256};
+use std::sync::Arc;
 use tree::{Ask, NodeId, Reply};
 use wire::dav::{LockScope, PropertyName, write_lock, write_property};
 use wire::http::{Depth, Refusal, Request, refusal};
@@ -98,7 +99,7 @@ impl Lock {
             return self.give_up(cx, *lock, status(Error::NotFound));
         }
         let mut tokens = tokens(&self.request);
-        tokens.push((path.clone(), lock.token.clone()));
+        tokens.push((Arc::new(path.clone()), lock.token.clone()));
         let target = Target { path, is_deep: false, entry: Entry::Changed };
         cx.ask_locks(LockRequest::Begin(vec![target], tokens));
         self.at(Step::Permitting(lock))
@@ -245,7 +246,7 @@ impl Exchange for Lock {
                 cx.fail_with(409, "<D:lock-token-matches-request-uri/>")
             }
             (Step::Permitting(lock), LockReply::Begun(begun)) => {
-                cx.session.change = Some(begun.number);
+                cx.session.change = Some(begun);
                 self.create(cx, lock)
             }
             (Step::Permitting(lock), LockReply::Refused(..)) => {

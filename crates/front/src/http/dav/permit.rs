@@ -9,6 +9,7 @@ use super::propfind::href;
 use crate::webdav::{Begun, Entry, Path, Reply as LockReply, Request as LockRequest, Target};
 use crate::{CallId, Output};
 use base::{Error, Kind};
+use std::sync::Arc;
 use tree::Reply;
 use wire::http::{Method, Request, ResourceState, StateList};
 
@@ -33,8 +34,8 @@ impl Context<'_> {
 
     /// Ends the registered change, if there is one.
     pub(in super::super) fn end_change(&mut self) {
-        if let Some(number) = self.session.change.take() {
-            self.ask_locks(LockRequest::End(number));
+        if let Some(begun) = self.session.change.take() {
+            self.ask_locks(LockRequest::End(begun.number));
         }
     }
 
@@ -72,15 +73,16 @@ fn targets(request: &Request) -> Vec<Target> {
 }
 
 /// Returns the submitted tokens in their order, each with its resource.
-pub(super) fn tokens(request: &Request) -> Vec<(Path, String)> {
+pub(super) fn tokens(request: &Request) -> Vec<(Arc<Path>, String)> {
+    let own = Arc::new(request.target.path.clone());
     let lists = request.dav.iter().flat_map(|dav| &dav.states);
     let of_list = |list: &StateList| {
-        let path = list.path.as_ref().unwrap_or(&request.target.path).clone();
+        let path = Arc::clone(list.path.as_ref().unwrap_or(&own));
         let tokens = list.conditions.iter().filter_map(|condition| match &condition.state {
             ResourceState::Token(token) => Some(token.clone()),
             ResourceState::Tag(_) => None,
         });
-        tokens.map(move |token| (path.clone(), token)).collect::<Vec<_>>()
+        tokens.map(move |token| (Arc::clone(&path), token)).collect::<Vec<_>>()
     };
     lists.flat_map(of_list).collect()
 }
@@ -91,7 +93,7 @@ fn remaining(request: &Request, valid: &[bool]) -> Vec<Vec<(bool, String)>> {
     let mut valid = valid.iter();
     let mut lists = Vec::new();
     for list in request.dav.iter().flat_map(|dav| &dav.states) {
-        let is_own = list.path.as_ref().is_none_or(|path| *path == request.target.path);
+        let is_own = list.path.as_ref().is_none_or(|path| **path == request.target.path);
         let (mut holds, mut tags) = (true, Vec::new());
         for condition in &list.conditions {
             match &condition.state {
@@ -111,10 +113,10 @@ fn remaining(request: &Request, valid: &[bool]) -> Vec<Vec<(bool, String)>> {
 
 impl Permit {
     /// Begins the change, if `If` can hold.
-    fn begun(mut self: Box<Self>, cx: &mut Context, begun: &Begun) -> State {
-        cx.session.change = Some(begun.number);
-        cx.session.is_dir_locked = begun.is_dir_locked;
-        match self.judge(&begun.valid) {
+    fn begun(mut self: Box<Self>, cx: &mut Context, begun: Begun) -> State {
+        let can_hold = self.judge(&begun.valid);
+        cx.session.change = Some(begun);
+        match can_hold {
             true => cx.begin_permitted(self.request),
             false => cx.refuse(UNEXPECTED),
         }
@@ -150,11 +152,17 @@ impl Exchange for Permit {
     }
 
     fn locks_answered(mut self: Box<Self>, cx: &mut Context, reply: LockReply) -> State {
-        if let LockReply::Begun(begun) = &reply {
-            return self.begun(cx, begun);
+        match reply {
+            LockReply::Begun(begun) => self.begun(cx, begun),
+            LockReply::Refused(path, valid) if self.judge(&valid) => cx.refuse_locked(&path),
+            LockReply::Refused(..) => cx.refuse(UNEXPECTED),
+            LockReply::Locked(_)
+            | LockReply::Granted(_)
+            | LockReply::Missing
+            | LockReply::Full
+            | LockReply::Done
+            | LockReply::Found(_) => unreachable!("{reply:?} of a change"),
         }
-        let LockReply::Refused(path, valid) = reply else { unreachable!("{reply:?} of a change") };
-        if self.judge(&valid) { cx.refuse_locked(&path) } else { cx.refuse(UNEXPECTED) }
     }
 
     fn abort(self: Box<Self>, _cx: &mut Context) -> usize {

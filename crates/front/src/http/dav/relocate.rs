@@ -7,7 +7,7 @@
 use super::super::answer::{Head, etag, is_never_synced, not_durable, not_opened, status};
 use super::super::exchange::{Context, Exchange, Stay};
 use super::super::guard;
-use super::super::put::{UNEXPECTED, is_missing, next_temporary};
+use super::super::put::{UNEXPECTED, is_missing, next_name};
 use super::super::removal::{Failure, Removal};
 use super::super::room::HANDLES;
 use super::super::{CALL, CLEANUP, RESTORE, State};
@@ -235,7 +235,8 @@ impl Relocate {
 
     /// Gives what is at the destination a temporary name; then `file` gets its own.
     fn park(mut self: Box<Self>, cx: &mut Context, file: Option<Box<FileCopy>>) -> State {
-        let (temporary, dir) = (next_temporary(cx.session), self.dir());
+        // No name of an incomplete file, which copies of trees leave out: a crash hides nothing.
+        let (temporary, dir) = (next_name(cx.session, "old"), self.dir());
         let (name, new_name) = (self.name(), temporary.clone());
         self.parked = Some(temporary);
         cx.ask(Ask::Rename { from: dir, name, to: dir, new_name, replace: false });

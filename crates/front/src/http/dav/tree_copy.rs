@@ -28,9 +28,7 @@ pub(super) struct TreeCopy {
     step: Step,
     /// Whether what is below the directory is copied, too.
     is_deep: bool,
-    /// Whether the outermost copy was made, and its attributes: it could be below the source by
-    /// another path.
-    is_made: bool,
+    /// The outermost copy, when it is made. It could be below the source by another path.
     copy: Option<Stat>,
     failures: Vec<Failure>,
 }
@@ -93,22 +91,14 @@ impl TreeCopy {
         is_deep: bool,
     ) -> TreeCopy {
         let (levels, failures) = (Vec::new(), Vec::new());
-        let mut copy = TreeCopy {
-            parent,
-            levels,
-            step: Step::Idle,
-            is_deep,
-            is_made: false,
-            copy: None,
-            failures,
-        };
+        let mut copy = TreeCopy { parent, levels, step: Step::Idle, is_deep, copy: None, failures };
         copy.make(cx, Next { source, name }, stat.mode);
         copy
     }
 
     /// Returns whether the outermost copy was made.
     pub(super) fn is_made(&self) -> bool {
-        self.is_made
+        self.copy.is_some()
     }
 
     /// Returns the innermost copy.
@@ -209,7 +199,7 @@ impl TreeCopy {
         stat: Option<Stat>,
     ) -> Option<Vec<Failure>> {
         if self.levels.is_empty() {
-            (self.is_made, self.copy) = (true, stat);
+            self.copy = Some(stat.unwrap_or_default());
         }
         let Next { source, name } = next;
         self.levels.push(Level { source, copy, name, cookie: 0, entries: VecDeque::new() });

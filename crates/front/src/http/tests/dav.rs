@@ -24,6 +24,12 @@ fn walked(stat: Stat, node: u64) -> Result<Reply, Error> {
     Ok(Reply::Walked(vec![stat], Some(NodeId(node))))
 }
 
+/// Returns the only entry of a directory.
+fn member(name: &str, kind: Kind, stat: Option<Stat>) -> Entry {
+    let name = Name::new(name.as_bytes()).expect("plain");
+    Entry { cookie: 1, inode: 1, device: None, kind, name, stat, handle: None }
+}
+
 /// Steps the session; returns what it says, without the trace.
 fn said(lab: &mut Lab, input: Input) -> String {
     let mut out = Vec::new();
@@ -182,15 +188,7 @@ fn the_members_of_a_directory_behind_a_link_are_listed() {
     begin(&mut lab, "PROPFIND", "Depth: 1\r\n", "");
     lab.answer(Ok(Reply::Fetched(directory(), Buf::default(), Some(OpenId(1)))));
     lab.answer(walked(Stat { kind: Kind::Symlink, inode: 99, ..file(1) }, 7));
-    let entry = Entry {
-        cookie: 1,
-        inode: 1,
-        device: None,
-        kind: Kind::File,
-        name: Name::new(b"x").expect("plain"),
-        stat: Some(file(3)),
-        handle: None,
-    };
+    let entry = member("x", Kind::File, Some(file(3)));
     lab.answer(Ok(Reply::Entries(vec![entry])));
     let text = said(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
     assert!(text.contains("<D:href>/a/f/x</D:href>"), "{text}");
@@ -205,15 +203,7 @@ fn what_is_mounted_below_a_directory_is_not_removed() {
     lab.answer(Err(Error::NotEmpty));
     lab.answer(walked(directory(), 7));
     lab.answer(Ok(Reply::Opened(OpenId(8), directory())));
-    let entry = Entry {
-        cookie: 1,
-        inode: 1,
-        device: None,
-        kind: Kind::Directory,
-        name: Name::new(b"mount").expect("plain"),
-        stat: None,
-        handle: None,
-    };
+    let entry = member("mount", Kind::Directory, None);
     lab.answer(Ok(Reply::Entries(vec![entry])));
     lab.answer(Err(Error::NotEmpty));
     lab.text.clear();
@@ -310,15 +300,7 @@ fn a_directory_in_the_way_of_a_move_is_removed_after_it_and_stays_without_overwr
     lab.answer(Err(Error::NotEmpty));
     lab.answer(walked(other.clone(), 20));
     lab.answer(Ok(Reply::Opened(OpenId(21), other.clone())));
-    let entry = Entry {
-        cookie: 1,
-        inode: 1,
-        device: None,
-        kind: Kind::File,
-        name: Name::new(b"x").expect("plain"),
-        stat: None,
-        handle: None,
-    };
+    let entry = member("x", Kind::File, None);
     lab.answer(Ok(Reply::Entries(vec![entry])));
     lab.answer(Ok(Reply::Done));
     lab.answer(Ok(Reply::Opened(OpenId(22), other.clone())));
