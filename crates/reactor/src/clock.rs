@@ -23,10 +23,15 @@ impl Clock {
 
     /// Returns the wall-clock time.
     pub(crate) fn wall(&self) -> Time {
-        match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(since) => time_from(since),
-            Err(_) => Time::default(),
-        }
+        wall()
+    }
+}
+
+/// Returns the wall-clock time.
+pub(crate) fn wall() -> Time {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => time_from(since),
+        Err(_) => Time::default(),
     }
 }
 

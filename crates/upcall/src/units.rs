@@ -57,6 +57,15 @@ pub(crate) fn microseconds(text: &str) -> Result<u64, String> {
     micros.ok_or_else(|| "write a time of whole microseconds, like 200, 200us or 1ms".to_string())
 }
 
+/// Parses the number of a user, which is not the one that means nobody.
+///
+/// # Errors
+/// A message with the format.
+pub(crate) fn uid(text: &str) -> Result<u32, String> {
+    let uid = text.parse().ok().filter(|uid| *uid != u32::MAX);
+    uid.ok_or_else(|| "write the number of a user, like 1000; names are for --user".to_string())
+}
+
 /// Parses a count that fits the type.
 ///
 /// # Errors
@@ -121,6 +130,10 @@ mod tests {
             assert!(microseconds(text).unwrap_err().contains("200us"), "{text}");
         }
         assert_eq!((number("1k"), number::<u8>("256").is_err()), (Ok(1000_u32), true));
+        assert_eq!(uid("1000"), Ok(1000));
+        for text in ["alice", "", "-1", "4294967295"] {
+            assert!(uid(text).unwrap_err().contains("--user"), "{text}");
+        }
         assert!(seed("7").is_ok() && seed("1k").unwrap_err().contains("without a unit"));
         let wrong = mebibytes::<u64>;
         assert!(

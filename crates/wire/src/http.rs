@@ -216,8 +216,7 @@ pub fn line(bytes: &[u8]) -> Option<Line> {
 }
 
 fn has_bare_lf(head: &[u8]) -> bool {
-    let bare = |(at, byte): (usize, &u8)| *byte == b'\n' && (at == 0 || head[at - 1] != b'\r');
-    head.iter().enumerate().any(bare)
+    memchr::memchr_iter(b'\n', head).any(|at| at == 0 || head[at - 1] != b'\r')
 }
 
 /// Trims spaces and tabs only, not Unicode white space (RFC 9110 §5.6.3).

@@ -3,7 +3,11 @@
 use super::State;
 use super::exchange::Context;
 use base::{Buf, Caller, Error, Stat, Time};
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use wire::http::{Refusal, date, refusal, status_text};
 
 /// A response head being written: status, then fields.
@@ -16,13 +20,17 @@ pub(super) struct Head {
 impl Head {
     pub(super) fn new(status: u16) -> Head {
         let mut text = String::with_capacity(400);
-        let words = status_text(status);
-        write!(text, "HTTP/1.1 {status} {words}\r\nServer: upcall\r\n").expect("a string");
+        write!(text, "HTTP/1.1 {status} ").expect("a string");
+        text.push_str(status_text(status));
+        text.push_str("\r\nServer: upcall\r\n");
         Head { status, text }
     }
 
     pub(super) fn field(mut self, name: &str, value: impl std::fmt::Display) -> Head {
-        write!(self.text, "{name}: {value}\r\n").expect("a string");
+        self.text.push_str(name);
+        self.text.push_str(": ");
+        write!(self.text, "{value}").expect("a string");
+        self.text.push_str("\r\n");
         self
     }
 
@@ -48,21 +56,24 @@ pub(super) fn etag(stat: &Stat) -> String {
 }
 
 /// Returns the content type of a file by its extension; the server's own files are text.
-pub(super) fn content_type(path: &[base::Name]) -> String {
+pub(super) fn content_type(path: &[base::Name]) -> Cow<'static, str> {
     match path {
         [first, second] if first.as_bytes() == super::run::PLACE[0] => {
-            return match second.as_bytes() {
-                b"metrics" => "text/plain; version=0.0.4; charset=utf-8".to_string(),
-                _text => "text/plain; charset=utf-8".to_string(),
-            };
+            return Cow::Borrowed(match second.as_bytes() {
+                b"metrics" => "text/plain; version=0.0.4; charset=utf-8",
+                _text => "text/plain; charset=utf-8",
+            });
         }
         _elsewhere => {}
     }
-    let name = path.last();
-    let name = name.map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned());
-    let guess = mime_guess::from_path(name.unwrap_or_default()).first_or_octet_stream();
-    let charset = if guess.type_() == "text" { "; charset=utf-8" } else { "" };
-    format!("{guess}{charset}")
+    let extension =
+        path.last().and_then(|name| Path::new(OsStr::from_bytes(name.as_bytes())).extension());
+    let guess = extension.and_then(OsStr::to_str).map(mime_guess::from_ext);
+    match guess.and_then(|guess| guess.first_raw()) {
+        Some(text) if text.starts_with("text/") => Cow::Owned(format!("{text}; charset=utf-8")),
+        Some(other) => Cow::Borrowed(other),
+        None => Cow::Borrowed("application/octet-stream"),
+    }
 }
 
 /// Reason of a refusal by permissions; the user is added in the response.

@@ -4,15 +4,15 @@
 //! The kind of a file must be known before it is opened: opening a device may rewind a tape. So the
 //! first time a path is resolved to a handle, checked, and opened through `/proc`. Paths that led
 //! to a plain file are remembered, and are opened directly the next time, which saves two system
-//! calls of six: `openat2`, `statx`, `preadv2`, `close` remain; and of those only `statx` and
-//! `preadv2` for a recently fetched file ([`super::recent`]). For the shortcut to open a device, a
-//! user who may create devices would have to replace a file by one in between; this is detected at
-//! once, and the path forgotten.
+//! calls of six: `openat2`, `statx`, `preadv2`, `close` remain; and of those only `statx` for a
+//! recently fetched file ([`super::recent`]), and `preadv2` if it is large or has changed. For the
+//! shortcut to open a device, a user who may create devices would have to replace a file by one in
+//! between; this is detected at once, and the path forgotten.
 
-use super::recent::Entry;
+use super::recent::{Contents, Entry};
 use super::{Mode, Outcome, PathContext, attrs, enter, open};
-use crate::descriptor;
 use crate::errno::StepError;
+use crate::{clock, descriptor};
 use base::op::{File, PathDone};
 use base::{Access, Buf, Caller, Error, Kind, Stat};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,17 +37,43 @@ pub(super) fn fetch(
         && let Ok(stat) = attrs::stat(entry.fd.as_fd())
         && stat.links > 0
     {
-        let (done, file) = serve(context, entry.fd, stat, read_max, headroom)?;
-        if let (Some(fd), Some((recent, _))) = (file, &mut context.recent) {
-            recent.put_back(hash, Entry { fd, ..entry });
-        }
-        return Ok(done);
+        return again(context, entry, hash, stat, read_max, headroom);
     }
     let (file, stat) = find(context, root, path, hash)?;
     let (done, file) = serve(context, file, stat, read_max, headroom)?;
     if let (Some(fd), Some((recent, now))) = (file, &mut context.recent) {
-        let (path, caller) = (path.to_vec(), caller.clone());
-        recent.keep(*now, hash, Entry { root, path, caller, fd });
+        let (path, caller, contents) = (path.to_vec(), caller.clone(), None);
+        recent.keep(*now, hash, Entry { root, path, caller, fd, contents });
+    }
+    Ok(done)
+}
+
+/// Fetches a recently fetched file, whose attributes are `stat` now. Its contents are held from the
+/// second fetch on.
+fn again(
+    context: &mut PathContext<'_>,
+    entry: Entry,
+    hash: u64,
+    stat: Stat,
+    read_max: u32,
+    headroom: u32,
+) -> Outcome<PathDone> {
+    let held = entry.contents.as_ref().and_then(|contents| contents.bytes_for(&stat));
+    if let Some(bytes) = held.filter(|bytes| bytes.len() <= read_max as usize) {
+        let mut buf = context.memory.take(headroom as usize, bytes.len());
+        buf.extend(bytes);
+        if let Some((recent, _)) = &mut context.recent {
+            recent.put_back(hash, entry);
+        }
+        return Ok(PathDone::Fetched(stat, buf, None));
+    }
+    let (done, file) = serve(context, entry.fd, stat, read_max, headroom)?;
+    if let (Some(fd), Some((recent, _))) = (file, &mut context.recent) {
+        let contents = match &done {
+            PathDone::Fetched(stat, buf, None) => Contents::of(stat, buf, clock::wall()),
+            _other => None,
+        };
+        recent.put_back(hash, Entry { fd, contents, ..entry });
     }
     Ok(done)
 }

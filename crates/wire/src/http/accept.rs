@@ -6,6 +6,9 @@ use super::{Fields, trim};
 /// of the same weight.
 pub(super) fn prefers_json(fields: &Fields<'_>) -> bool {
     let ranges: Vec<(&str, u16)> = fields.list("accept").filter_map(range).collect();
+    if ranges.is_empty() {
+        return false;
+    }
     let (json, html) = (weight(&ranges, "application/json"), weight(&ranges, "text/html"));
     json.0 > 0 && json > html
 }
