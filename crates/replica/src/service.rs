@@ -728,10 +728,11 @@ impl<D: DataType> Automaton for Replica<D> {
                 let request = Blocked { ticket, after, strict, operator, bytes, until };
                 if let Some(refusal) = why_never(&request, &self.members) {
                     out.push(Output::Refuse(ticket, refusal));
-                } else if self.waiting.blocked().is_below(self.config.limits.blocked) {
-                    self.waiting.block(request, self.origins.done());
-                } else {
-                    out.push(Output::Refuse(ticket, Refusal::Busy));
+                } else if let Some(request) = self.serve_at_once(request, out) {
+                    match self.waiting.blocked().is_below(self.config.limits.blocked) {
+                        true => self.waiting.block(request, self.origins.done()),
+                        false => out.push(Output::Refuse(ticket, Refusal::Busy)),
+                    }
                 }
             }
             Input::Forget(ticket) => self.waiting.forget(ticket),

@@ -24,6 +24,7 @@ use replica::data::{Kind, Value};
 use replica::service::{Refusal, ReplicaId, Ticket, Vector};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Write as _;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -425,14 +426,25 @@ fn read_words(kind: Kind, text: &str) -> Result<OpRequest, Rejection> {
 
 /// Formats a token: the service, then replicas with numbers, such as `009f03a2-1:12.3:7`.
 pub(crate) fn show_token(service: u32, token: &Vector) -> String {
-    format!("{service:08x}-{}", show_vector(token, "."))
+    let mut text = String::with_capacity(32);
+    write!(text, "{service:08x}-").expect("a string");
+    write_vector(&mut text, token, ".");
+    text
 }
 
 /// Formats a vector: replicas with numbers.
 pub(crate) fn show_vector(vector: &Vector, between: &str) -> String {
-    let parts = vector.iter().filter(|(_, number)| *number > 0);
-    let parts: Vec<String> = parts.map(|(id, number)| format!("{}:{number}", id.0)).collect();
-    parts.join(between)
+    let mut text = String::new();
+    write_vector(&mut text, vector, between);
+    text
+}
+
+fn write_vector(text: &mut String, vector: &Vector, between: &str) {
+    let mut space = "";
+    for (id, number) in vector.iter().filter(|(_, number)| *number > 0) {
+        write!(text, "{space}{}:{number}", id.0).expect("a string");
+        space = between;
+    }
 }
 
 /// Parses a token, which may name only valid origins, or any replica if those are unknown.
