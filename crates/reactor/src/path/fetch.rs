@@ -4,10 +4,10 @@
 //! The kind of a file must be known before it is opened: opening a device may rewind a tape. So the
 //! first time a path is resolved to a handle, checked, and opened through `/proc`. Paths that led
 //! to a plain file are remembered, and are opened directly the next time, which saves two system
-//! calls of six: `openat2`, `statx`, `preadv2`, `close` remain; and of those only `statx` for a
-//! recently fetched file ([`super::recent`]), and `preadv2` if it is large or has changed. For the
-//! shortcut to open a device, a user who may create devices would have to replace a file by one in
-//! between; this is detected at once, and the path forgotten.
+//! calls of six: `openat2`, `statx`, `preadv2`, `close` remain; and of those only `statx` and
+//! `preadv2` for a recently fetched file, or `statx` if its contents are held ([`super::recent`]).
+//! For the shortcut to open a device, a user who may create devices would have to replace a file by
+//! one in between; this is detected at once, and the path forgotten.
 
 use super::recent::{Contents, Entry};
 use super::{Mode, Outcome, PathContext, attrs, enter, open};
@@ -37,7 +37,7 @@ pub(super) fn fetch(
         && let Ok(stat) = attrs::stat(entry.fd.as_fd())
         && stat.links > 0
     {
-        return again(context, entry, hash, stat, read_max, headroom);
+        return fetch_recent(context, entry, hash, stat, read_max, headroom);
     }
     let (file, stat) = find(context, root, path, hash)?;
     let (done, file) = serve(context, file, stat, read_max, headroom)?;
@@ -50,7 +50,7 @@ pub(super) fn fetch(
 
 /// Fetches a recently fetched file, whose attributes are `stat` now. Its contents are held from the
 /// second fetch on.
-fn again(
+fn fetch_recent(
     context: &mut PathContext<'_>,
     entry: Entry,
     hash: u64,
@@ -69,9 +69,10 @@ fn again(
     }
     let (done, file) = serve(context, entry.fd, stat, read_max, headroom)?;
     if let (Some(fd), Some((recent, _))) = (file, &mut context.recent) {
-        let contents = match &done {
-            PathDone::Fetched(stat, buf, None) => Contents::of(stat, buf, clock::wall()),
-            _other => None,
+        let contents = if let PathDone::Fetched(stat, buf, None) = &done {
+            Contents::of(stat, buf, clock::wall())
+        } else {
+            None
         };
         recent.put_back(hash, Entry { fd, contents, ..entry });
     }
