@@ -98,7 +98,8 @@ pub(crate) struct Server {
     address: Address,
 
     /// Act as the user with this number, if the server trusts it [default: the current user]
-    #[arg(long = "as", value_name = "UID", conflicts_with = "user", value_parser = crate::units::uid)]
+    #[arg(long = "as", value_name = "UID", value_parser = crate::units::uid)]
+    #[arg(conflicts_with = "user")]
     uid: Option<u32>,
 
     /// Act as the user with this name, if the server trusts it
