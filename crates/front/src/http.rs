@@ -23,6 +23,7 @@ mod guard;
 mod listen;
 mod listing;
 mod operate;
+mod page;
 mod put;
 mod removal;
 mod room;
@@ -92,6 +93,8 @@ struct Manner {
     head_only: bool,
     /// Whether the client speaks HTTP/1.1.
     is_1_1: bool,
+    /// Whether errors are problem details.
+    wants_problem: bool,
 }
 
 /// The session automaton.
@@ -149,7 +152,7 @@ impl Session {
         let state = State::Head { until: Instant(u64::MAX) };
         Session {
             state,
-            manner: Manner { head_only: false, is_1_1: true },
+            manner: Manner { head_only: false, is_1_1: true, wants_problem: false },
             access: Access::default(),
             export,
             caller,
@@ -487,7 +490,7 @@ impl Context<'_> {
             session.input.consume(2);
         }
         let head_only = session.input.starts_with(b"HEAD ");
-        session.manner = Manner { head_only, is_1_1: true };
+        session.manner = Manner { head_only, is_1_1: true, wants_problem: false };
         match parse(&session.input) {
             Ok(None) if session.last_byte_came => self.hang_up("the client left"),
             Ok(None) => self.await_head(until),

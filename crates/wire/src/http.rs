@@ -8,6 +8,7 @@ mod accept;
 mod chunk;
 mod collection;
 mod condition;
+mod digest;
 mod range;
 mod state_lists;
 mod target;
@@ -15,6 +16,7 @@ mod target;
 #[cfg(test)]
 mod tests;
 
+pub use accept::Preference;
 pub use chunk::{Chunks, Piece};
 pub use collection::{DavFields, Depth, Destination};
 pub use condition::{Conditions, Tags, Verdict};
@@ -136,12 +138,14 @@ pub struct Request {
     pub is_partial: bool,
     /// Whether the client waits for `100 Continue` before it sends the body.
     pub expects_continue: bool,
-    /// Whether JSON is preferred to HTML.
-    pub wants_json: bool,
+    /// Preferred form of listings and errors.
+    pub preference: Preference,
     /// Requested byte ranges.
     pub ranges: Option<Ranges>,
     /// Preconditions.
     pub conditions: Conditions,
+    /// SHA-256 of the body (RFC 9530), for `PUT`.
+    pub digest: Option<[u8; 32]>,
     /// Fields of WebDAV, for its methods, and for those that change something.
     pub dav: Option<Box<DavFields>>,
 }
@@ -257,9 +261,10 @@ fn request(head: &httparse::Request<'_, '_>) -> Result<Request, Refusal> {
         body: body(&fields, is_1_1)?,
         is_partial: fields.one("content-range")?.is_some(),
         expects_continue: expects_continue(&fields, is_1_1)?,
-        wants_json: accept::prefers_json(&fields),
+        preference: accept::preference(&fields),
         ranges: fields.one("range")?.and_then(Ranges::parse),
         conditions: Conditions::parse(&fields)?,
+        digest: if method == Method::Put { digest::parse(&fields)? } else { None },
         dav: DavFields::parse(&fields, method)?,
     })
 }

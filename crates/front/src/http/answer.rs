@@ -92,10 +92,14 @@ pub(super) fn allowed(write: bool) -> &'static str {
 /// Returns the status of an error, with a suggestion.
 pub(super) fn status(error: Error) -> Refusal {
     match error {
-        Error::NotFound | Error::NotDirectory => refusal(404, "there is no such file"),
+        Error::NotFound => refusal(404, "there is no such file"),
+        Error::NotDirectory => refusal(
+            404,
+            "a part of the path is no directory; changes do not follow symbolic links in the path",
+        ),
         Error::Denied | Error::NotPermitted => refusal(403, DENIED),
         Error::CrossDevice => refusal(403, "the path leads out of the served directory"),
-        Error::Loop => refusal(403, "the path goes through too many symbolic links"),
+        Error::Loop => refusal(403, "the path goes through a symbolic link, or too many"),
         Error::Unsupported => refusal(403, "this kind of file cannot be used over HTTP"),
         Error::ReadOnly => refusal(403, "the server or its file system is read-only"),
         Error::NameTooLong => refusal(414, "a name in the path is too long"),
@@ -147,6 +151,13 @@ pub(super) fn not_opened(error: Error) -> Refusal {
     } else {
         status(error)
     }
+}
+
+/// Formats problem details; without a `type`, the title is that of the status (§4.2.1).
+fn problem(status: u16, reason: &str) -> String {
+    let title = status_text(status);
+    let details = serde_json::json!({ "title": title, "status": status, "detail": reason });
+    format!("{details}\n")
 }
 
 impl Context<'_> {
@@ -218,15 +229,21 @@ impl Context<'_> {
         }
     }
 
-    /// Sends an error with a computed reason.
+    /// Sends an error with a computed reason: for programs that prefer JSON as problem details
+    /// (RFC 9457).
     pub(super) fn send_error_text(&mut self, status: u16, reason: &str) {
+        let (kind, content) = match self.session.manner.wants_problem {
+            true => ("application/problem+json", problem(status, reason)),
+            false => ("text/plain; charset=utf-8", format!("{reason}\n")),
+        };
         let mut head = Head::new(status)
-            .field("Content-Type", "text/plain; charset=utf-8")
-            .field("Content-Length", reason.len() + 1);
+            .field("Content-Type", kind)
+            .field("Vary", "Accept")
+            .field("Content-Length", content.len());
         if status == 405 {
             head = head.field("Allow", allowed(self.session.export.web.write));
         }
-        let content = if self.session.manner.head_only { "" } else { &format!("{reason}\n") };
+        let content = if self.session.manner.head_only { "" } else { &content };
         self.send_head(head, content.as_bytes());
     }
 }

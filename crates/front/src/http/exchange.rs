@@ -136,6 +136,7 @@ impl Context<'_> {
         assert!(!self.session.last, "no request is begun behind the last");
         self.session.last |= !request.keep_alive;
         self.session.manner.is_1_1 = request.is_1_1;
+        self.session.manner.wants_problem = request.preference.problem;
         let web = &self.session.export.web;
         if let Err(refusal) = guard::check(&request, self.session.local, &web.hosts) {
             return self.refuse(refusal);

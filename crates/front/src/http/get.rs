@@ -151,7 +151,7 @@ impl Fetch {
             let head = Head::new(301).field("Location", location).field("Content-Length", 0);
             return cx.respond(head);
         }
-        if cx.session.export.web.index && !self.request.wants_json {
+        if cx.session.export.web.index && !self.request.preference.json {
             return self.fetch_index(cx, open);
         }
         Listing::begin(cx, &self.request, open)

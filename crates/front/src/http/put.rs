@@ -19,6 +19,7 @@ use super::{BODY_TIME, CALL, CLEANUP, Session, State};
 use crate::CallId;
 use base::op::{ReceiveBuf, Replacement};
 use base::{Access, Error, Expected, Instant, Kind, Name, Stat};
+use sha2::{Digest as _, Sha256};
 use tree::{Ask, NodeId, OpenId, Reply};
 use wire::http::{Conditions, Method, Refusal, Request, Verdict, refusal};
 
@@ -29,6 +30,10 @@ const MODE: u32 = 0o644;
 
 /// Response to failed conditions.
 pub(super) const UNEXPECTED: Refusal = refusal(412, "the file is not the one that was expected");
+
+/// Response to a body with another digest.
+const DIFFERENT: Refusal =
+    refusal(400, "the body does not have the SHA-256 digest of the request; send it again");
 
 const DIR_LOCKED: Refusal =
     refusal(423, "the directory is locked; send the token of the lock in the If field");
@@ -93,6 +98,8 @@ struct File {
     open: OpenId,
     temporary: Option<Name>,
     written: u64,
+    /// Hash of what was written, if its digest is known.
+    hash: Option<Sha256>,
 }
 
 impl File {
@@ -144,11 +151,13 @@ impl Exchange for Put {
                 self.begin_body(cx, file)
             }
             (Step::CreatingUnnamed(place), Ok(Reply::Created(node, open, _))) => {
-                self.created(cx, File { place, node, open, temporary: None, written: 0 })
+                let file = self.new_file(place, node, open, None);
+                self.created(cx, file)
             }
             (Step::Creating { place, temporary, .. }, Ok(Reply::Created(node, open, _))) => {
                 let temporary = Some(temporary);
-                self.created(cx, File { place, node, open, temporary, written: 0 })
+                let file = self.new_file(place, node, open, temporary);
+                self.created(cx, file)
             }
             (Step::CreatingUnnamed(place), Err(Error::Unsupported)) => self.create(cx, place, 0),
             (Step::Creating { place, attempt, .. }, Err(Error::Exists))
@@ -355,6 +364,11 @@ impl Put {
         self.at(Step::CreatingUnnamed(place))
     }
 
+    fn new_file(&self, place: Place, node: NodeId, open: OpenId, temporary: Option<Name>) -> File {
+        let hash = self.request.digest.map(|_| Sha256::new());
+        File { place, node, open, temporary, written: 0, hash }
+    }
+
     /// Sets the dead properties of the new file, if there are any.
     fn created(self: Box<Self>, cx: &mut Context, mut file: File) -> State {
         let Some(value) = file.place.properties.take() else { return self.begin_body(cx, file) };
@@ -400,7 +414,7 @@ impl Put {
     }
 
     /// Writes the received part of the body; continues after the last one.
-    fn fill(mut self: Box<Self>, cx: &mut Context, file: File) -> State {
+    fn fill(mut self: Box<Self>, cx: &mut Context, mut file: File) -> State {
         let data = match self.left.take(&mut cx.session.input) {
             Ok(data) => data,
             Err(refusal) => {
@@ -409,6 +423,9 @@ impl Put {
             }
         };
         let (open, offset) = (file.open, file.written);
+        if let Some(hash) = &mut file.hash {
+            hash.update(&*data);
+        }
         if !data.is_empty() {
             let count = data.len();
             assert!(offset.checked_add(count as u64).is_some(), "no body is that long");
@@ -417,6 +434,10 @@ impl Put {
             return self.at(Step::Writing(file, count));
         }
         if self.left.is_empty() {
+            let hash = file.hash.take().map(|hash| <[u8; 32]>::from(hash.finalize()));
+            if hash != self.request.digest {
+                return self.remove(cx, file, DIFFERENT);
+            }
             cx.ask(Ask::Sync { open, data_only: false });
             return self.at(Step::Syncing(file));
         }

@@ -164,6 +164,8 @@ pub(super) fn http_request(rng: &mut Rng) -> Vec<u8> {
         "Connection: keep-alive",
         "Origin: http://localhost",
         "Expect: 100-continue",
+        "Content-Digest: sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:",
+        "Repr-Digest: sha-512=:x:, sha-256=:AAAA:",
         "X-Y: z",
     ];
     match rng.u8(..12) {

@@ -2,15 +2,28 @@
 
 use super::{Fields, trim};
 
-/// Returns whether JSON is preferred to HTML: by a larger weight, or by a more specific media range
-/// of the same weight.
-pub(super) fn prefers_json(fields: &Fields<'_>) -> bool {
+/// Forms that a client prefers to text for people: by a larger weight, or by a more specific media
+/// range of the same weight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preference {
+    /// Whether listings in JSON are preferred to HTML.
+    pub json: bool,
+    /// Whether problem details, or else JSON, are preferred as errors.
+    pub problem: bool,
+}
+
+pub(super) fn preference(fields: &Fields<'_>) -> Preference {
     let ranges: Vec<(&str, u16)> = fields.list("accept").filter_map(range).collect();
     if ranges.is_empty() {
-        return false;
+        return Preference::default();
     }
-    let (json, html) = (weight(&ranges, "application/json"), weight(&ranges, "text/html"));
-    json.0 > 0 && json > html
+    let html = weight(&ranges, "text/html");
+    let prefers = |media: &str| {
+        let weight = weight(&ranges, media);
+        weight.0 > 0 && weight > html
+    };
+    let json = prefers("application/json");
+    Preference { json, problem: json || prefers("application/problem+json") }
 }
 
 /// Parses a media range with its weight in thousandths.

@@ -10,7 +10,7 @@ fn get(extra: &str) -> Result<Request, Refusal> {
 fn a_head_becomes_a_request() {
     let request = get("Range: bytes=0-4,-2\r\nAccept: application/json\r\n").unwrap();
     assert_eq!(request.target.encoded(), "/a%20b/c");
-    assert!(request.keep_alive && request.wants_json && !request.target.slash);
+    assert!(request.keep_alive && request.preference.json && !request.target.slash);
     let resolved = request.ranges.unwrap().resolve(10);
     assert_eq!(resolved, Resolved::Parts(vec![0..5, 8..10]));
     assert_eq!(parse(b"GET / HT"), Ok(None));
@@ -239,6 +239,6 @@ fn json_is_preferred_by_weight_and_then_by_the_more_specific_range() {
     for (accept, wanted) in cases {
         let head = format!("GET / HTTP/1.1\r\nHost: a\r\nAccept: {accept}\r\n\r\n");
         let (request, _) = parse(head.as_bytes()).unwrap().unwrap();
-        assert_eq!(request.wants_json, wanted, "{accept}");
+        assert_eq!(request.preference.json, wanted, "{accept}");
     }
 }

@@ -24,6 +24,7 @@ pub(super) const CASES: &[Case] = &[
     ("directory_without_slash", without_slash),
     ("not_found", not_found),
     ("methods", methods),
+    ("errors_for_programs", errors_for_programs),
 ];
 
 fn head(server: &Server, _: &Ground) -> Result<String> {
@@ -50,6 +51,26 @@ fn fields(server: &Server, _: &Ground) -> Result<String> {
     ensure!(bin.field("last-modified").is_some_and(|d| d.ends_with(" GMT")), "{}", bin.head);
     ensure!(bin.field("etag").is_some_and(|etag| etag.ends_with('"')), "{}", bin.head);
     ensure!(bin.field("x-content-type-options") == Some("nosniff"), "{}", bin.head);
+    Ok(String::new())
+}
+
+/// Problem details (RFC 9457) for clients that prefer JSON.
+fn errors_for_programs(server: &Server, _: &Ground) -> Result<String> {
+    for accept in ["application/problem+json", "application/json", "*/*;q=0.1, application/json"] {
+        let fields = format!("Accept: {accept}\r\n");
+        let answer = expect(server, ("GET", "/no-such-file"), &fields, 404)?;
+        let kind = answer.field("content-type");
+        ensure!(kind == Some("application/problem+json"), "{accept}: {}", answer.head);
+        ensure!(answer.field("vary") == Some("Accept"), "a cache may give it to others");
+        let details: serde_json::Value = serde_json::from_str(&answer.text())?;
+        ensure!(details["status"] == 404 && details["title"] == "Not Found", "{details}");
+        ensure!(details["detail"] == "there is no such file", "{details}");
+    }
+    for accept in ["*/*", "text/html, application/json;q=0.5"] {
+        let answer = expect(server, ("GET", "/no"), &format!("Accept: {accept}\r\n"), 404)?;
+        let kind = answer.field("content-type").context("no Content-Type")?;
+        ensure!(kind.starts_with("text/plain"), "{accept}: {kind}");
+    }
     Ok(String::new())
 }
 

@@ -11,6 +11,7 @@ pub(super) const CASES: &[Case] = &[
     ("put_creates_and_replaces", put),
     ("put_in_chunks", put_in_chunks),
     ("put_with_conditions", put_with_conditions),
+    ("put_with_a_digest", put_with_a_digest),
     ("put_where_it_cannot", put_where_it_cannot),
     ("put_cut_off", put_cut_off),
     ("expect_100_continue", expect_continue),
@@ -88,6 +89,32 @@ fn put_with_conditions(server: &Server, ground: &Ground) -> Result<String> {
     let stale = put(&format!("If-Match: {etag}\r\n"), "fifth")?;
     ensure!(stale.status == 412, "a stale ETag: {}", stale.status);
     Ok("a lost update is refused".into())
+}
+
+/// SHA-256 of "hello world", in Base64.
+const HELLO_WORLD: &str = "uU0nuZNNPgilLlLX2n2r+sSE7+N6U4DukIj3rOLvzek=";
+
+fn put_with_a_digest(server: &Server, ground: &Ground) -> Result<String> {
+    let put = |fields: &str, body: &str| once(server.http, &put_body("/digest", body, fields));
+    let right = format!("Content-Digest: sha-256=:{HELLO_WORLD}:, sha-512=:AAAA:\r\n");
+    let damaged = put(&right, "hello worle")?;
+    ensure!(damaged.status == 400 && damaged.text().contains("SHA-256"), "{}", damaged.head);
+    ensure!(ask(server, "GET", "/digest", "")?.status == 404, "a damaged file is there");
+    ensure!(put(&right, "hello world")?.status == 201, "the right digest");
+    let same = format!("Repr-Digest: sha-256=:{HELLO_WORLD}:\r\n");
+    ensure!(put(&same, "other")?.status == 400, "a digest of the representation");
+    ensure!(ground.text(server, "digest")? == "hello world", "it was replaced");
+    for wrong in ["sha-256=x", "sha-256=:AAAA:", "sha-256=:****:", "sha-256"] {
+        let expected = if wrong.contains('=') { 400 } else { 204 };
+        let answer = put(&format!("Content-Digest: {wrong}\r\n"), "hello world")?;
+        ensure!(answer.status == expected, "{wrong}: {}", answer.status);
+    }
+    let mut raw = Raw::connect(server.http)?;
+    let chunked = format!("Transfer-Encoding: chunked\r\n{right}\r\n6\r\nhello \r\n");
+    raw.send(format!("PUT /digest HTTP/1.1\r\nHost: localhost\r\n{chunked}").as_bytes())?;
+    raw.send(b"5\r\nworld\r\n0\r\n\r\n")?;
+    ensure!(raw.answer(false)?.status == 204, "in chunks");
+    Ok("a damaged upload is refused".into())
 }
 
 fn put_where_it_cannot(server: &Server, _: &Ground) -> Result<String> {

@@ -92,7 +92,7 @@ fn a_file_has_no_entries_to_remove() {
     lab.text.clear();
     lab.answer(Ok(Reply::Walked(vec![file(3)], Some(NodeId(5)))));
     expect![[r#"
-        <- Walked: release 5, say "404 Not Found" +22
+        <- Walked: release 5, say "404 Not Found" +85
     "#]]
     .assert_eq(&lab.text);
 }
