@@ -66,6 +66,13 @@ pub(crate) const WEBDAV: &[Package] = &[
     package("davfs2", "mount.davfs", "mounts WebDAV"),
 ];
 
+/// A browser, and what drives it.
+pub(crate) const BROWSER: &[Package] = &[
+    package("chromium", "chromium", "shows the pages of directories"),
+    package("chromium-driver", "chromedriver", "drives the browser"),
+    package("python3-selenium", "/usr/lib/python3/dist-packages/selenium", "drives the browser"),
+];
+
 /// Linker and C library of static programs.
 pub(crate) const MUSL: &[Package] = &[
     package("musl-tools", "musl-gcc", "compiles what wasmtime has in C, for musl"),

@@ -25,6 +25,7 @@ const PARTS: &[(&str, &[(&str, &str)])] = &[
         &[
             ("Installation", "docs/installation.md"),
             ("NFS", "docs/nfs.md"),
+            ("Browsers", "docs/browser.md"),
             ("WebDAV", "docs/webdav.md"),
             ("Watching for changes", "docs/watch.md"),
             ("Reading subtrees ahead", "docs/subtree.md"),
@@ -119,7 +120,9 @@ fn pages(src: &Path) -> Result<Vec<Page>> {
         write(&src.join(path), &without_source_links(&text)?)?;
     }
     for dir in ["docs", "docs/paper", "docs/load"] {
-        for path in files(dir, "svg")?.into_iter().chain(files(dir, "html")?) {
+        for path in
+            files(dir, "svg")?.into_iter().chain(files(dir, "html")?).chain(files(dir, "png")?)
+        {
             std::fs::create_dir_all(src.join(dir))?;
             std::fs::copy(sh::root().join(&path), src.join(&path))?;
         }

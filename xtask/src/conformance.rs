@@ -22,6 +22,7 @@
 //! | `9p2000` | the client library of Plan 9 from User Space | go |
 //! | `interop` | eight clients and ten servers, each with each | qemu, diod, go, python3 |
 //! | `http` | curl, and raw bytes for requests that curl will not send | curl |
+//! | `browser` | Chromium on the page of a directory | root |
 //! | `webdav` | litmus, cadaver, rclone, davfs2, on a directory and a volume | root, FUSE |
 //! | `firsthour` | a shell: the command blocks of README and docs, as they stand | root, curl |
 //! | `operators` | nginx and Caddy in front, promtool, rclone, the access log | curl |
@@ -42,6 +43,7 @@
 //! `expected/pjdfstest.txt` lists the cases that no server of this protocol can pass.
 
 mod appends;
+mod browser;
 mod cancel;
 mod client;
 mod crowd;
@@ -215,6 +217,7 @@ const SUITES: &[Suite] = &[
     }),
     suite("operators", &[apt::CURL, apt::PROXY], operators::run),
     suite("webdav", &[apt::WEBDAV], webdav::run).privileged(),
+    suite("browser", &[apt::BROWSER], browser::run).privileged(),
     suite("diod", &[apt::DIOD], diod::run),
     suite("hostile", &[apt::CURL], crate::hostile::suite).alone(),
     suite("attack", &[], crate::attack::suite).alone(),

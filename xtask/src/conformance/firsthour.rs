@@ -38,6 +38,7 @@ const PAGES: &[(&str, Users)] = &[
     ("docs/volumes.md", Users::Both),
     ("docs/nfs.md", Users::Both),
     ("docs/watch.md", Users::Both),
+    ("docs/browser.md", Users::Both),
     ("docs/webdav.md", Users::Both),
     ("docs/clients.md", Users::Both),
     ("docs/names.md", Users::Both),

@@ -8,6 +8,7 @@
 use super::answer::Head;
 use super::exchange::{AHEAD, Context, Exchange, Stay};
 use super::get::safe;
+use super::page;
 use super::room::HANDLES;
 use super::{CALL, State};
 use crate::CallId;
@@ -79,7 +80,7 @@ impl Listing {
         let listing = Listing {
             open,
             path: request.target.path.clone(),
-            json: request.wants_json,
+            json: request.preference.json,
             head_only: request.method == Method::Head,
             chunked: request.is_1_1,
             cookie: 0,
@@ -155,7 +156,7 @@ impl Listing {
             self.said = self.said.map(|count| count + 1);
             match self.json {
                 true => json_row(&row, first, text),
-                false => html_row(&row, text),
+                false => page::row(&row.entry, row.slash(), text),
             }
         }
         if self.rows.is_empty() {
@@ -163,52 +164,18 @@ impl Listing {
         }
     }
 
-    fn opening(&self) -> Vec<u8> {
-        if self.json {
-            return b"[".to_vec();
-        }
-        let mut title = b"/".to_vec();
-        self.path.iter().for_each(|name| escape(&format!("{name}/"), &mut title));
-        let parent: &[u8] = if self.path.is_empty() { b"" } else { b"<a href=\"../\">..</a>" };
-        let top = [PAGE_TOP.as_bytes(), b"<title>", &title, b"</title></head><body><h1>", &title];
-        [&top.concat()[..], b"</h1><main>", parent, b"\n"].concat()
+    fn opening(&self, may_write: bool) -> Vec<u8> {
+        if self.json { b"[".to_vec() } else { page::opening(&self.path, may_write) }
     }
 
-    fn closing(&self) -> &'static str {
-        if self.json { "\n]\n" } else { "</main></body></html>\n" }
+    fn closing(&self) -> &'static [u8] {
+        if self.json { b"\n]\n" } else { page::CLOSING }
     }
 }
 
 /// Returns the approximate memory of an entry, bytes.
 fn weight(entry: &Entry) -> usize {
     entry.name.as_bytes().len() + size_of::<Entry>()
-}
-
-const PAGE_TOP: &str = "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\">\
-<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-<style>:root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:60rem;\
-margin:0 auto;padding:1rem}h1{font-size:1.1rem;overflow-wrap:anywhere}main{display:grid}\
-a{display:grid;grid-template-columns:1fr auto;gap:0 1rem;padding:.5rem .25rem;\
-border-top:1px solid #8884;text-decoration:none;overflow-wrap:anywhere}\
-a:hover,a:focus{background:#8882}small{opacity:.7;white-space:nowrap}</style>";
-
-fn html_row(row: &Row, text: &mut Vec<u8>) {
-    let (entry, slash) = (&row.entry, row.slash());
-    text.extend_from_slice(b"<a href=\"");
-    href(entry.name.as_bytes(), slash, text);
-    text.extend_from_slice(b"\">");
-    escape(&String::from_utf8_lossy(entry.name.as_bytes()), text);
-    write!(text, "{slash}<small>").expect("memory");
-    if let Some(stat) = &entry.stat {
-        if entry.kind == Kind::File {
-            size(stat.size, text);
-            text.extend_from_slice(" · ".as_bytes());
-        }
-        let mut minute = iso(stat.modified);
-        minute[10] = b' ';
-        text.extend_from_slice(&minute[..16]);
-    }
-    text.extend_from_slice(b"</small></a>\n");
 }
 
 fn json_row(row: &Row, first: bool, text: &mut Vec<u8>) {
@@ -228,21 +195,8 @@ fn json_row(row: &Row, first: bool, text: &mut Vec<u8>) {
     text.push(b'}');
 }
 
-/// Formats a size for people.
-fn size(bytes: u64, text: &mut Vec<u8>) {
-    let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < units.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let digits = usize::from(unit > 0 && value < 10.0);
-    write!(text, "{value:.digits$} {}", units[unit]).expect("memory");
-}
-
 /// Formats a name for a link: the result has no special characters of HTML and JSON.
-fn href(name: &[u8], slash: &str, text: &mut Vec<u8>) {
+pub(super) fn href(name: &[u8], slash: &str, text: &mut Vec<u8>) {
     encode_component(name).for_each(|part| text.extend_from_slice(part.as_bytes()));
     text.extend_from_slice(slash.as_bytes());
 }
@@ -260,20 +214,6 @@ pub(super) fn iso(time: Time) -> [u8; 20] {
     text[8..10].copy_from_slice(&date_of_http[5..7]);
     text[11..19].copy_from_slice(&date_of_http[17..25]);
     text
-}
-
-/// Escapes text for HTML.
-fn escape(plain: &str, text: &mut Vec<u8>) {
-    for byte in plain.bytes() {
-        match byte {
-            b'&' => text.extend_from_slice(b"&amp;"),
-            b'<' => text.extend_from_slice(b"&lt;"),
-            b'>' => text.extend_from_slice(b"&gt;"),
-            b'"' => text.extend_from_slice(b"&quot;"),
-            b'\'' => text.extend_from_slice(b"&#39;"),
-            plain => text.push(plain),
-        }
-    }
 }
 
 impl Exchange for Listing {
@@ -386,7 +326,7 @@ impl Listing {
             self.send_entries(cx);
         }
         let mut end = Vec::new();
-        self.frame(self.closing().as_bytes(), &mut end);
+        self.frame(self.closing(), &mut end);
         end.extend_from_slice(if self.chunked { b"0\r\n\r\n" } else { b"" });
         cx.say(Buf::from(end));
         cx.close(self.open);
@@ -399,7 +339,7 @@ impl Listing {
         if self.said.is_none() {
             let head = self.head(cx);
             bytes = cx.end(head);
-            text = self.opening();
+            text = self.opening(cx.session.export.web.write);
         }
         self.take_rows(&mut text);
         self.frame(&text, &mut bytes);
@@ -409,9 +349,10 @@ impl Listing {
     fn head(&mut self, cx: &mut Context) -> Head {
         self.said = Some(0);
         let kind = if self.json { "application/json" } else { "text/html; charset=utf-8" };
+        let policy = if self.json { "default-src 'none'" } else { page::policy() };
         let head = safe(Head::new(200).field("Content-Type", kind))
             .field("Vary", "Accept")
-            .field("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'");
+            .field("Content-Security-Policy", policy);
         cx.stream(head)
     }
 }

@@ -285,7 +285,7 @@ impl Http {
             let there = states[0].is_some();
             let pattern = match json {
                 true => format!("\"name\":\"{name}\",\"href\":\"{}\"", link(name)),
-                false => format!("<a href=\"{}\">{name}<small>", link(name)),
+                false => format!("<a href=\"{}\">{name}</a>", link(name)),
             };
             let times = text.matches(&pattern).count();
             let known = times == usize::from(there) || states.len() > 1;
