@@ -125,6 +125,8 @@ pub struct Hosted {
     pub(crate) listeners: usize,
     pub(crate) listening: BTreeSet<usize>,
     next: u64,
+    /// Operations in the journal with its snapshot, which a restart retains.
+    journaled: usize,
     /// Operations done in this turn, and the replica's number for their record.
     unkept: (Record<Operator>, u64),
     news: VecDeque<String>,
@@ -173,6 +175,7 @@ impl Hosted {
             owner,
             settings,
             data,
+            journaled: replica.kept(),
             replica,
             journal,
             links: BTreeMap::new(),
@@ -288,16 +291,6 @@ impl Hosted {
         self.news.push_back(text);
     }
 
-    /// Reports a problem with a peer link to the operator, unless it was the last one reported.
-    pub(crate) fn complain(&mut self, of: ReplicaId, complaint: String) {
-        let link = self.links.get_mut(&of).expect("it is complained of");
-        if link.complaint.as_ref() != Some(&complaint) {
-            let news = format!("{}: {complaint}", self.settings.service);
-            link.complaint = Some(complaint);
-            self.notify_news(news);
-        }
-    }
-
     /// Performs due work. Must be called at the end of every turn, and after
     /// [`Automaton::deadline`].
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
@@ -322,12 +315,15 @@ impl Hosted {
     fn keep(&mut self, now: Instant, out: &mut Vec<Output>) {
         let (record, number) = mem::take(&mut self.unkept);
         if !record.is_empty() {
+            self.journaled += record.entries.len();
             self.journal.append(number, &record);
         }
         let may = !self.closing && self.joining.is_none() && self.writing.is_none();
-        if may && self.journal.wants_snapshot() {
+        let superfluous = self.journaled.saturating_sub(self.replica.kept());
+        if may && self.journal.wants_snapshot(superfluous) {
             self.journal.begin_snapshot(self.journal.expected());
             self.writing = Some(self.replica.begin_writing());
+            self.journaled = self.replica.kept();
         }
         let mut said = Vec::new();
         self.journal.tick(now, &mut said);

@@ -83,6 +83,10 @@ const CHORE: Ticket = Ticket(u64::MAX);
 /// Minimum growth before a snapshot, in bytes; the other bound is twice the snapshot's size.
 const GROWTH_MIN: usize = 8 << 20;
 
+/// Maximum number of operations in the journal that are retained for no other replica. After a
+/// restart they are, until the others acknowledge them again: half of what a replica may retain.
+const SUPERFLUOUS_MAX: usize = 1 << 19;
+
 /// Pointer to the valid snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Head {
@@ -240,15 +244,16 @@ impl Journal {
         (self.grown, self.size)
     }
 
-    /// Reports whether a new snapshot is due.
-    pub(crate) fn wants_snapshot(&self) -> bool {
+    /// Reports whether a new snapshot is due; `superfluous` operations of the journal are retained
+    /// for no other replica.
+    pub(crate) fn wants_snapshot(&self, superfluous: usize) -> bool {
         let usual = GROWTH_MIN.max(2 * self.size);
         let growth = match self.room {
             Room::Ample => usual,
             Room::Short | Room::None => usual.min(GROWTH_SHORT + self.size / 2),
         };
         let can_be = self.failed.is_none() && !self.is_crowded && !self.is_writing();
-        can_be && self.grown > growth
+        can_be && (self.grown > growth || superfluous > SUPERFLUOUS_MAX)
     }
 
     /// Reports whether there may be no space for further operations.

@@ -224,4 +224,14 @@ impl Hosted {
         let link = acceptor.peer().and_then(|peer| self.links.get_mut(&peer));
         link.into_iter().for_each(|link| link.note_use(now));
     }
+
+    /// Reports a problem with a peer link to the operator, unless it was the last one reported.
+    pub(crate) fn complain(&mut self, of: ReplicaId, complaint: String) {
+        let link = self.links.get_mut(&of).expect("it is complained of");
+        if link.complaint.as_ref() != Some(&complaint) {
+            let news = format!("{}: {complaint}", self.settings.service);
+            link.complaint = Some(complaint);
+            self.notify_news(news);
+        }
+    }
 }

@@ -115,7 +115,7 @@ impl Spoken for Log {
             name: "read",
             arguments: "[FROM [MOST]]",
             json: r#"{"read": {"from": 0, "most": 10}}"#,
-            help: "returns records; both limits are optional",
+            help: "returns records, at most 1,000; both limits are optional",
             make: |words| {
                 Ok(Operator::Read {
                     from: words.number_or(0)?,

@@ -107,7 +107,7 @@ impl Lab {
     /// Appends this many bytes as a server does, and performs everything that follows.
     fn append(&mut self, length: usize) {
         self.ask(vec![append(length)]);
-        if self.journal.wants_snapshot() {
+        if self.journal.wants_snapshot(0) {
             self.journal.replace(&self.replica.snapshot());
         }
         while self.go_on() {}
@@ -307,6 +307,16 @@ fn partial_snapshots_are_removed_after_a_crash() {
     assert!(left.iter().any(|it| (1..records).contains(&it.0)), "records before the head's first");
 }
 
+/// Operations that every replica has are dropped before a restart would retain too many.
+#[test]
+fn a_snapshot_is_due_for_superfluous_operations() {
+    let mut lab = Lab::on(formatted(), 0);
+    lab.ask(vec![append(20)]);
+    while lab.go_on() {}
+    assert!(!lab.journal.wants_snapshot(SUPERFLUOUS_MAX));
+    assert!(lab.journal.wants_snapshot(SUPERFLUOUS_MAX + 1));
+}
+
 /// A volume does not fill up as long as the state is small, whatever the number of operations.
 #[test]
 fn a_small_volume_takes_much() {
@@ -316,7 +326,7 @@ fn a_small_volume_takes_much() {
         assert!(!lab.journal.is_full(), "after {appended} bytes");
         lab.ask(vec![append(20_000)]);
         appended += 20_000;
-        if lab.journal.wants_snapshot() {
+        if lab.journal.wants_snapshot(0) {
             // As if the records were not retained in the state.
             lab.journal.replace(&Snapshot::empty(&DATA, Membership::default()));
             snapshots += 1;
