@@ -26,6 +26,9 @@ const KERNEL_MAX: usize = base::FILE_HANDLE_MAX - base::TAG_SIZE - INODE_SIZE - 
 /// Type of a handle of a file system that has none. Types of the kernel are below it.
 const NO_TYPE: u8 = u8::MAX;
 
+/// Number of attempts to open a handle for which the kernel claims to lack memory.
+const ATTEMPTS: usize = 100;
+
 /// The kernel's `struct file_handle`, with room.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +59,20 @@ impl KernelHandle {
     }
 
     /// Opens its file, as a handle without access. `mount` is any directory of the file system.
-    fn open(mut self, mount: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+    fn open(self, mount: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
+        // The inode number of a removed file may just be given to a new one. Meanwhile the kernel
+        // returns `ENOMEM`, as for want of memory (`iget_locked`, `I_CREATING`), then `ESTALE`.
+        for _ in 1..ATTEMPTS {
+            let result = self.try_open(mount);
+            if !matches!(result, Err(Errno::NOMEM)) {
+                return result;
+            }
+            std::thread::yield_now();
+        }
+        self.try_open(mount)
+    }
+
+    fn try_open(mut self, mount: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
         let at = (&raw mut self).cast();
         let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
         // SAFETY: `self` has the layout of `struct file_handle`, with at least as many bytes behind
