@@ -33,7 +33,6 @@ struct Charge {
     bytes: usize,
     /// Bytes by which it is ordered.
     ordered: usize,
-    is_stale: bool,
 }
 
 /// Bytes held by a client, and those by which it is ordered.
@@ -51,7 +50,7 @@ impl Account {
 
     /// Begins to account a file to a client.
     pub(crate) fn begin(&mut self, open: usize, holder: Holder) {
-        let charge = Charge { holder, bytes: 0, ordered: 0, is_stale: false };
+        let charge = Charge { holder, bytes: 0, ordered: 0 };
         let before = self.of.insert(open, charge);
         assert!(before.is_none(), "a file is opened once");
     }
@@ -60,10 +59,9 @@ impl Account {
     pub(crate) fn end(&mut self, open: usize) {
         self.set(open, 0);
         self.order(open);
-        let charge = self.of.remove(&open).expect("a file is closed once");
-        if charge.is_stale {
-            self.stale.remove(&open);
-        }
+        self.stale.remove(&open);
+        let before = self.of.remove(&open);
+        assert!(before.is_some(), "a file is closed once");
     }
 
     /// Returns the client of a file, and the bytes that the file holds.
@@ -86,9 +84,7 @@ impl Account {
         }
         self.sum = self.sum - before + bytes;
         let Some(client) = charge.holder else { return };
-        if !std::mem::replace(&mut charge.is_stale, true) {
-            self.stale.insert(open);
-        }
+        self.stale.insert(open);
         let sum = self.by_client.entry(client).or_default();
         sum.bytes = sum.bytes - before + bytes;
         if self.stale.len() >= STALE_MAX {
@@ -123,7 +119,6 @@ impl Account {
     fn order_all(&mut self) {
         for open in std::mem::take(&mut self.stale) {
             self.order(open);
-            self.of.get_mut(&open).expect("it is open").is_stale = false;
         }
     }
 

@@ -125,8 +125,6 @@ pub struct Hosted {
     pub(crate) listeners: usize,
     pub(crate) listening: BTreeSet<usize>,
     next: u64,
-    /// Operations in the journal with its snapshot, which a restart retains.
-    journaled: usize,
     /// Operations done in this turn, and the replica's number for their record.
     unkept: (Record<Operator>, u64),
     news: VecDeque<String>,
@@ -175,7 +173,6 @@ impl Hosted {
             owner,
             settings,
             data,
-            journaled: replica.kept(),
             replica,
             journal,
             links: BTreeMap::new(),
@@ -315,15 +312,13 @@ impl Hosted {
     fn keep(&mut self, now: Instant, out: &mut Vec<Output>) {
         let (record, number) = mem::take(&mut self.unkept);
         if !record.is_empty() {
-            self.journaled += record.entries.len();
             self.journal.append(number, &record);
         }
         let may = !self.closing && self.joining.is_none() && self.writing.is_none();
-        let superfluous = self.journaled.saturating_sub(self.replica.kept());
-        if may && self.journal.wants_snapshot(superfluous) {
-            self.journal.begin_snapshot(self.journal.expected());
+        let kept = self.replica.kept();
+        if may && self.journal.wants_snapshot(kept) {
+            self.journal.begin_snapshot(self.journal.expected(), kept);
             self.writing = Some(self.replica.begin_writing());
-            self.journaled = self.replica.kept();
         }
         let mut said = Vec::new();
         self.journal.tick(now, &mut said);

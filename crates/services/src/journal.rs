@@ -157,6 +157,8 @@ struct Written {
     expected: usize,
     /// Bytes of records that it replaces.
     replaces: usize,
+    /// Operations of the journal that it drops.
+    drops: usize,
 }
 
 /// Journal of one replica.
@@ -179,6 +181,8 @@ pub(crate) struct Journal {
     fetches: bool,
     /// Bytes of records since the last snapshot.
     grown: usize,
+    /// Operations in the last snapshot, besides its state, and in the records since.
+    operations: usize,
     /// Bytes of the last snapshot.
     size: usize,
     room: Room,
@@ -209,6 +213,8 @@ pub fn format(settings: &Settings) -> Vec<Change> {
 impl Journal {
     /// Opens the journal in `store`, whose blocks are in `file`; `index` is its tree's number.
     pub(crate) fn new(index: u16, file: File, store: Store, kept: &StoredReplica) -> Journal {
+        let in_snapshot = kept.snapshot.as_ref().map_or(0, |snapshot| snapshot.rest.len());
+        let in_records = kept.records.iter().map(|record| record.entries.len()).sum::<usize>();
         Journal {
             index,
             file,
@@ -220,6 +226,7 @@ impl Journal {
             chores_under_way: 0,
             fetches: false,
             grown: kept.grown,
+            operations: in_snapshot + in_records,
             size: kept.size,
             room: Room::Ample,
             is_crowded: false,
@@ -244,9 +251,9 @@ impl Journal {
         (self.grown, self.size)
     }
 
-    /// Reports whether a new snapshot is due; `superfluous` operations of the journal are retained
-    /// for no other replica.
-    pub(crate) fn wants_snapshot(&self, superfluous: usize) -> bool {
+    /// Reports whether a new snapshot is due; `kept` operations are retained for other replicas.
+    pub(crate) fn wants_snapshot(&self, kept: usize) -> bool {
+        let superfluous = self.operations.saturating_sub(kept);
         let usual = GROWTH_MIN.max(2 * self.size);
         let growth = match self.room {
             Room::Ample => usual,
@@ -289,6 +296,7 @@ impl Journal {
         assert!(!record.is_empty(), "a record has something to keep");
         let bytes = binary::write(record);
         self.grown += bytes.len();
+        self.operations += record.entries.len();
         let (most, mut rest) = (self.part_max(), &bytes[..]);
         let at_once = self.parts_max() * most;
         while !rest.is_empty() {
@@ -306,17 +314,18 @@ impl Journal {
         }
     }
 
-    /// Starts the journal with a snapshot. [`Output::Persisted`] reports its durability as number
-    /// 0.
-    pub(crate) fn begin(&mut self, snapshot: &[u8]) {
+    /// Starts the journal with a snapshot of a state and `operations`. [`Output::Persisted`]
+    /// reports its durability as number 0.
+    pub(crate) fn begin(&mut self, snapshot: &[u8], operations: usize) {
         self.begins = true;
-        self.begin_snapshot(snapshot.len());
+        self.operations = operations;
+        self.begin_snapshot(snapshot.len(), operations);
         self.feed(snapshot, true);
     }
 
-    /// Starts a snapshot of about `expected` bytes that replaces all records so far. Its bytes
-    /// follow in [`Journal::feed`]. No other snapshot may be in progress.
-    pub(crate) fn begin_snapshot(&mut self, expected: usize) {
+    /// Starts a snapshot of about `expected` bytes that replaces all records so far, with the
+    /// `kept` operations. Its bytes follow in [`Journal::feed`]. No other one may be in progress.
+    pub(crate) fn begin_snapshot(&mut self, expected: usize, kept: usize) {
         assert!(!self.is_writing());
         let head = Head { generation: self.head.generation + 1, parts: 0, first: self.next };
         self.backgrounds.push_back(BackgroundTask::Write(Written {
@@ -327,6 +336,7 @@ impl Journal {
             bytes: 0,
             expected,
             replaces: self.grown,
+            drops: self.operations.saturating_sub(kept),
         }));
     }
 
@@ -384,7 +394,7 @@ impl Journal {
     #[cfg(test)]
     pub(crate) fn replace(&mut self, snapshot: &Snapshot) {
         let bytes = binary::write(snapshot);
-        self.begin_snapshot(bytes.len());
+        self.begin_snapshot(bytes.len(), snapshot.rest.len());
         self.feed(&bytes, true);
     }
 
@@ -569,6 +579,7 @@ impl Journal {
                 assert!(it.replaces <= self.grown, "what it replaces was counted");
                 self.size = it.bytes;
                 self.grown -= it.replaces;
+                self.operations -= it.drops;
                 self.backgrounds.pop_front();
                 self.backgrounds
                     .push_back(BackgroundTask::DeleteRecords(old.first..self.head.first));

@@ -479,7 +479,7 @@ impl Hosted {
             return self.complain_of_version(from);
         }
         if matches!(self.joining, Some(Joining::Asks)) {
-            self.journal.begin(bytes);
+            self.journal.begin(bytes, join_snapshot.rest.len());
             self.joining = Some(Joining::Keeps(Box::new(join_snapshot)));
             for id in self.links.keys().copied().collect::<Vec<_>>() {
                 self.step_peer(now, id, peer::Input::Leave, out);

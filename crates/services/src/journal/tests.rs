@@ -107,7 +107,7 @@ impl Lab {
     /// Appends this many bytes as a server does, and performs everything that follows.
     fn append(&mut self, length: usize) {
         self.ask(vec![append(length)]);
-        if self.journal.wants_snapshot(0) {
+        if self.journal.wants_snapshot(usize::MAX) {
             self.journal.replace(&self.replica.snapshot());
         }
         while self.go_on() {}
@@ -313,8 +313,13 @@ fn a_snapshot_is_due_for_superfluous_operations() {
     let mut lab = Lab::on(formatted(), 0);
     lab.ask(vec![append(20)]);
     while lab.go_on() {}
-    assert!(!lab.journal.wants_snapshot(SUPERFLUOUS_MAX));
-    assert!(lab.journal.wants_snapshot(SUPERFLUOUS_MAX + 1));
+    assert_eq!(lab.journal.operations, 1);
+    lab.journal.operations = 7 + SUPERFLUOUS_MAX;
+    assert!(!lab.journal.wants_snapshot(7) && lab.journal.wants_snapshot(6));
+    lab.journal.replace(&Snapshot::empty(&DATA, Membership::default()));
+    assert!(!lab.journal.wants_snapshot(0), "it is being written");
+    while lab.go_on() {}
+    assert_eq!(lab.journal.operations, 0);
 }
 
 /// A volume does not fill up as long as the state is small, whatever the number of operations.
@@ -326,7 +331,7 @@ fn a_small_volume_takes_much() {
         assert!(!lab.journal.is_full(), "after {appended} bytes");
         lab.ask(vec![append(20_000)]);
         appended += 20_000;
-        if lab.journal.wants_snapshot(0) {
+        if lab.journal.wants_snapshot(usize::MAX) {
             // As if the records were not retained in the state.
             lab.journal.replace(&Snapshot::empty(&DATA, Membership::default()));
             snapshots += 1;
