@@ -174,31 +174,30 @@
     return shown;
   };
 
-  // The list shows this directory, or the results of a search below it. Each change of what it is
-  // to show has a number: replies to earlier ones are dropped.
-  let view = 0;
+  // The list shows this directory, or the results of a search below it: whatever was requested last.
+  // A request for something else aborts it.
+  let viewing = new AbortController();
   let showsResults = false;
-  let searching = null;
 
   const beginView = () => {
-    searching?.abort();
-    searching = null;
-    return ++view;
+    viewing.abort();
+    viewing = new AbortController();
+    return viewing;
   };
 
-  // Lists this directory again; returns whether that succeeded.
+  // Lists this directory again; returns whether it is shown.
   const refresh = async () => {
-    const number = beginView();
+    const control = beginView();
     try {
-      const entries = await entriesOf(here);
-      if (number !== view) return true;
+      const entries = await entriesOf(here, { signal: control.signal });
+      if (viewing !== control) return false;
       showRows(entries.map((entry) => createRow(entry)));
       showsResults = false;
       sort();
       filter();
       return true;
     } catch (error) {
-      if (number === view) report(`${pathText(location.pathname)}: ${error.message}`);
+      if (viewing === control) report(`${pathText(location.pathname)}: ${error.message}`);
       return false;
     }
   };
@@ -211,8 +210,7 @@
 
   // Searches this directory and all below it. Links are not followed.
   const searchBelow = async (wanted) => {
-    const number = beginView();
-    const control = (searching = new AbortController());
+    const control = beginView();
     const { signal } = control;
     const stop = createButton("Stop", () => control.abort());
     let [found, listed, failed] = [0, 0, 0];
@@ -243,11 +241,11 @@
         } catch (error) {
           if (error.name !== "AbortError") failed++;
         }
-        if (number === view) reportFound(" ", stop);
+        if (viewing === control) reportFound(" ", stop);
       });
       level = next;
     }
-    if (number !== view) return;
+    if (viewing !== control) return;
     if (signal.aborted) reportFound(", stopped");
     else reportFound(found < FOUND_MAX ? "." : ", and perhaps more.");
   };
