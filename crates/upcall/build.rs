@@ -12,11 +12,11 @@ const DIGITS: usize = 12;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let version = std::env::var("CARGO_PKG_VERSION").expect("cargo sets it");
-    let said = ["UPCALL_COMMIT", "UPCALL_DATE"].map(|name| {
+    let outputs = ["UPCALL_COMMIT", "UPCALL_DATE"].map(|name| {
         println!("cargo::rerun-if-env-changed={name}");
         std::env::var(name).ok().filter(|value| !value.is_empty())
     });
-    let text = match said.into() {
+    let text = match outputs.into() {
         (Some(commit), Some(date)) => Some(format!("{commit:.DIGITS$} {date}")),
         _incomplete => checkout(),
     };

@@ -250,7 +250,7 @@ impl Ground {
             // Ends the wait of attackers that still expect a reply from the server.
             server.kill()?;
             closed(&[server.ninep, server.http, self.nfs])?;
-            ensure!(lives, "the server died: {}", sh::tail(&server.said(), 800));
+            ensure!(lives, "the server died: {}", sh::tail(&server.printed(), 800));
             Ok((watched?, control?))
         })?;
         let connections = kind.connections.max(extent.attackers as u64);
@@ -457,8 +457,8 @@ fn publish(rows: &[String], extent: Extent) -> Result<()> {
     let (_, after) = rest.split_once(end).context("no mark of the table's end")?;
     let (attackers, seconds) = (extent.attackers, extent.time.as_secs());
     let machine = crate::bench::machine();
-    let said = format!("{attackers} attackers, {seconds} s each, {machine}\n\n");
+    let printed = format!("{attackers} attackers, {seconds} s each, {machine}\n\n");
     let table = rows.join("\n");
-    std::fs::write(path, format!("{before}{begin}{said}{table}\n{end}{after}"))?;
+    std::fs::write(path, format!("{before}{begin}{printed}{table}\n{end}{after}"))?;
     Ok(())
 }

@@ -247,7 +247,7 @@ fn measure(
         for at in &order {
             let (kind, server) = &servers[*at];
             let taken = sample(server, || run(server, plan.time)).with_context(|| {
-                format!("{work} on {}: {}", kind.name(), sh::tail(&server.said(), 300))
+                format!("{work} on {}: {}", kind.name(), sh::tail(&server.printed(), 300))
             })?;
             samples[*at].1.push(taken);
         }

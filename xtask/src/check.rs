@@ -30,8 +30,8 @@ pub(crate) fn main() -> Result<bool> {
 fn quiet(command: &mut Command) -> Result<String> {
     let output = command.output()?;
     if !output.status.success() {
-        let said = [output.stdout, output.stderr].concat();
-        print!("{}", String::from_utf8_lossy(&said));
+        let printed = [output.stdout, output.stderr].concat();
+        print!("{}", String::from_utf8_lossy(&printed));
         bail!("see above");
     }
     Ok(String::new())

@@ -56,7 +56,7 @@ pub(crate) fn main(args: &[String]) -> Result<bool> {
     let mut is_good = true;
     for name in names {
         let run = run(&program, name, seconds)?;
-        println!("guided {name}: {}", run.said);
+        println!("guided {name}: {}", run.printed);
         let wanted = name.ends_with(CANARY);
         if run.failed != wanted {
             is_good = false;
@@ -86,7 +86,7 @@ fn build() -> Result<PathBuf> {
 struct Run {
     failed: bool,
     /// Number of cases, and coverage.
-    said: String,
+    printed: String,
     log: PathBuf,
 }
 
@@ -106,6 +106,6 @@ fn run(program: &Path, name: &str, seconds: u64) -> Result<Run> {
     let status = command.status().context("start the fuzzer")?;
     let text = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
     let last = text.lines().rev().find(|line| line.contains(" cov: "));
-    let said = last.map_or("nothing was run", |line| line.trim_start_matches('#'));
-    Ok(Run { failed: !status.success(), said: said.replace('\t', " "), log })
+    let printed = last.map_or("nothing was run", |line| line.trim_start_matches('#'));
+    Ok(Run { failed: !status.success(), printed: printed.replace('\t', " "), log })
 }

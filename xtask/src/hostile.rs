@@ -90,7 +90,7 @@ fn attack(report: &mut Report, kind: Kind, count: usize, at_once: usize) -> Resu
     }
     report.case("hostile/others", || others.end());
     report.case("hostile/server_lives", || {
-        ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        ensure!(server.alive(), "the server died: {}", sh::tail(&server.printed(), 500));
         let none = ground.running(&server)?;
         ensure!(none.is_empty(), "programs are still there: {none:?}");
         let status = server.stop()?;
@@ -145,14 +145,14 @@ impl Held {
         loop {
             let now = Held::of(server)?;
             let more = now.kib.saturating_sub(self.kib);
-            let told = format!(
+            let reported = format!(
                 "{} KiB more than {}, {} descriptors and {} before",
                 more, self.kib, now.descriptors, self.descriptors
             );
             if more <= KEPT_KIB_MAX && now.descriptors <= self.descriptors {
-                return Ok(told);
+                return Ok(reported);
             }
-            ensure!(begun.elapsed() < SETTLE, "{told}");
+            ensure!(begun.elapsed() < SETTLE, "{reported}");
             std::thread::sleep(Duration::from_millis(200));
         }
     }

@@ -22,22 +22,22 @@ pub(crate) fn run(words: &[&str], core: Option<usize>) -> Result<Value> {
     }
     let output = command.output().context("start upcall load")?;
     if !matches!(output.status.code(), Some(0 | 3)) {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("upcall load {}: {}", words.join(" "), sh::tail(&said, 600));
+        let printed = String::from_utf8_lossy(&output.stderr);
+        bail!("upcall load {}: {}", words.join(" "), sh::tail(&printed, 600));
     }
     serde_json::from_slice(&output.stdout).context("what upcall load said")
 }
 
 /// Returns a number of the output; NaN if missing.
-pub(crate) fn number(said: &Value, path: &str) -> f64 {
-    said.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
+pub(crate) fn number(printed: &Value, path: &str) -> f64 {
+    printed.pointer(path).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
 /// Returns the share of I/Os issued at most this many ns late; NaN if there are none.
-pub(crate) fn within(said: &Value, limit_ns: u64) -> f64 {
-    let rows = said.pointer("/within").and_then(Value::as_array);
+pub(crate) fn within(printed: &Value, limit_ns: u64) -> f64 {
+    let rows = printed.pointer("/within").and_then(Value::as_array);
     let row = rows.and_then(|rows| rows.iter().find(|row| row["limit_ns"] == limit_ns));
-    row.map_or(f64::NAN, |row| number(row, "/count") / number(said, "/issued"))
+    row.map_or(f64::NAN, |row| number(row, "/count") / number(printed, "/issued"))
 }
 
 #[cfg(test)]
@@ -47,8 +47,8 @@ mod tests {
     #[test]
     fn shares_are_of_what_was_issued() {
         let within_10 = serde_json::json!({ "limit_ns": 10_000, "count": 30 });
-        let said = serde_json::json!({ "issued": 40, "within": [within_10] });
-        assert!((within(&said, 10_000) - 0.75).abs() < 1e-9);
-        assert!(within(&said, 1).is_nan());
+        let printed = serde_json::json!({ "issued": 40, "within": [within_10] });
+        assert!((within(&printed, 10_000) - 0.75).abs() < 1e-9);
+        assert!(within(&printed, 1).is_nan());
     }
 }

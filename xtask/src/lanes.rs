@@ -160,8 +160,8 @@ fn enter(report: &mut Report, done: Done) {
 /// Returns the name of a test that reports itself as skipped, also after the harness's prefix.
 fn skipped_test(line: &str) -> Option<&str> {
     let (before, rest) = line.split_once("skipped: ")?;
-    let is_said = before.is_empty() || before.starts_with("test ");
-    rest.split_once(": ").map(|(name, _)| name).filter(|_| is_said)
+    let is_reported = before.is_empty() || before.starts_with("test ");
+    rest.split_once(": ").map(|(name, _)| name).filter(|_| is_reported)
 }
 
 #[cfg(test)]

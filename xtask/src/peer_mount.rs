@@ -29,8 +29,10 @@ impl PeerMount {
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let child = command.spawn().with_context(|| format!("start {command:?}"))?;
         let mount = PeerMount { place: place.to_owned(), child };
-        let said = || std::fs::read_to_string(&log).unwrap_or_default();
-        mount.wait().with_context(|| format!("it does not mount: {}", sh::tail(&said(), 400)))?;
+        let printed = || std::fs::read_to_string(&log).unwrap_or_default();
+        mount
+            .wait()
+            .with_context(|| format!("it does not mount: {}", sh::tail(&printed(), 400)))?;
         Ok(mount)
     }
 

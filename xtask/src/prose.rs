@@ -83,10 +83,10 @@ mod tests {
         assert_eq!(judge("xtask/src/b.rs", "//! Who is there."), clause);
         assert_eq!(judge("crates/a/src/b.rs", "/// Whatever comes."), None);
         let person = Some("a message in the first person");
-        let said = concat!("say(\"", "I", " cannot open it\")");
-        assert_eq!(judge("crates/a/src/b.rs", said), person);
+        let printed = concat!("say(\"", "I", " cannot open it\")");
+        assert_eq!(judge("crates/a/src/b.rs", printed), person);
         assert_eq!(judge("crates/a/src/b.rs", "say(\"10 I/Os of 4 KiB\")"), None);
-        assert_eq!(judge("crates/a/src/tests.rs", said), None);
+        assert_eq!(judge("crates/a/src/tests.rs", printed), None);
     }
 
     #[test]

@@ -219,7 +219,7 @@ impl Server {
     }
 
     /// Returns its output so far.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn printed(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
@@ -261,10 +261,16 @@ impl Server {
         for port in ports.into_iter().filter(|port| *port != 0) {
             while TcpStream::connect(("127.0.0.1", port)).is_err() {
                 if let Some(status) = self.child.try_wait()? {
-                    bail!("the server ended at once ({status}): {}", sh::tail(&self.said(), 600));
+                    bail!(
+                        "the server ended at once ({status}): {}",
+                        sh::tail(&self.printed(), 600)
+                    );
                 }
                 if start.elapsed() > Duration::from_secs(20) {
-                    bail!("the listener has ended on port {port}: {}", sh::tail(&self.said(), 600));
+                    bail!(
+                        "the listener has ended on port {port}: {}",
+                        sh::tail(&self.printed(), 600)
+                    );
                 }
                 std::thread::sleep(Duration::from_millis(10));
             }

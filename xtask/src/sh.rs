@@ -104,8 +104,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 pub(crate) fn read(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("start {}", line(command)))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{} ended with {}: {}", line(command), output.status, tail(&said, 600));
+        let printed = String::from_utf8_lossy(&output.stderr);
+        bail!("{} ended with {}: {}", line(command), output.status, tail(&printed, 600));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -174,7 +174,7 @@ fn links(line: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    fn said(name: &str, text: &str) -> Vec<String> {
+    fn printed(name: &str, text: &str) -> Vec<String> {
         let mut complaints = Vec::new();
         rust(name, text, &mut complaints);
         complaints
@@ -190,24 +190,24 @@ mod tests {
     fn a_catch_all_in_a_machine_is_found() {
         let arm = concat!("        _", " => State::Idle,");
         let text = format!("impl Automaton for Door {{\n{arm}\n}}\n");
-        assert_eq!(said("a.rs", &text), ["a.rs:2: a catch-all arm in a machine"]);
-        assert!(said("a.rs", &format!("impl Door {{\n{arm}\n}}\n")).is_empty());
+        assert_eq!(printed("a.rs", &text), ["a.rs:2: a catch-all arm in a machine"]);
+        assert!(printed("a.rs", &format!("impl Door {{\n{arm}\n}}\n")).is_empty());
     }
 
     #[test]
     fn a_long_function_is_found_and_a_declaration_is_not() {
         let body = "    work();\n".repeat(70);
         let text = format!("pub(crate) fn long() {{\n{body}}}\n");
-        assert_eq!(said("a.rs", &text), ["a.rs:1: a function of 71 lines"]);
+        assert_eq!(printed("a.rs", &text), ["a.rs:1: a function of 71 lines"]);
         let text = format!("    fn declared(&self);\n{body}");
-        assert!(said("a.rs", &text).is_empty());
+        assert!(printed("a.rs", &text).is_empty());
     }
 
     #[test]
     fn unsafe_code_has_one_home() {
         let text = concat!("    un", "safe { read(at) }\n");
-        assert_eq!(said("crates/base/src/a.rs", text).len(), 1);
-        assert!(said("crates/reactor/src/a.rs", text).is_empty());
+        assert_eq!(printed("crates/base/src/a.rs", text).len(), 1);
+        assert!(printed("crates/reactor/src/a.rs", text).is_empty());
     }
 
     #[test]

@@ -130,9 +130,10 @@ impl Job {
         }
         if !text.contains("@booted") {
             let complaints = std::fs::read_to_string(&complaints)?;
-            let said = sh::tail(&text, 1500);
-            let why =
-                format!("the guest did not boot; it said: {said}; QEMU ({status}): {complaints}");
+            let printed = sh::tail(&text, 1500);
+            let why = format!(
+                "the guest did not boot; it said: {printed}; QEMU ({status}): {complaints}"
+            );
             return Ok(Err(why));
         }
         Ok(Ok(text))

@@ -36,8 +36,8 @@ pub(crate) fn copy_out(file: &Path, dir: &Path) -> Result<String> {
 
 /// Checks a volume; returns the last line of the output, or an error if it is damaged.
 pub(crate) fn check(file: &Path) -> Result<String> {
-    let said = run(&["check"], &[file])?;
-    let last = said.lines().last().unwrap_or("").to_owned();
+    let printed = run(&["check"], &[file])?;
+    let last = printed.lines().last().unwrap_or("").to_owned();
     ensure!(last == "nothing is wrong", "said {last:?}");
     Ok(last)
 }
@@ -57,14 +57,14 @@ fn root_of(file: &Path) -> std::path::PathBuf {
 fn run(words: &[&str], paths: &[&Path]) -> Result<String> {
     let binary = server::binary().display().to_string();
     let output = sh::cmd(&binary, &["volume"]).args(words).args(paths).output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
     let complained = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.success(),
         "upcall volume {} ended with {}: {}",
         words.first().context("a command")?,
         output.status,
-        sh::tail(&format!("{complained}{said}"), 600)
+        sh::tail(&format!("{complained}{printed}"), 600)
     );
-    Ok(said)
+    Ok(printed)
 }

@@ -79,12 +79,12 @@ pub(crate) fn open(directory: &Path, _users: Users) -> Result<Box<dyn Engine>> {
         let database = rocksdb_open(options, name.as_ptr(), &raw mut error);
         Open { database, durable, soon, reads: rocksdb_readoptions_create() }
     };
-    said(error)?;
+    output(error)?;
     Ok(Box::new(open))
 }
 
 /// Returns the error reported by RocksDB, if there is one.
-fn said(error: *mut c_char) -> Result<()> {
+fn output(error: *mut c_char) -> Result<()> {
     if error.is_null() {
         return Ok(());
     }
@@ -132,14 +132,14 @@ impl Session for &Open {
             rocksdb_write(self.database, options, batch, &raw mut error);
             rocksdb_writebatch_destroy(batch);
         }
-        said(error)
+        output(error)
     }
 
     fn sync(&self) -> Result<()> {
         let mut error = null_mut();
         // SAFETY: the database is open as long as this lives.
         unsafe { rocksdb_flush_wal(self.database, 1, &raw mut error) };
-        said(error)
+        output(error)
     }
 
     fn get(
@@ -153,7 +153,7 @@ impl Session for &Open {
             // SAFETY: the key lives longer than the call.
             let slice =
                 unsafe { rocksdb_get_pinned(self.database, self.reads, at, count, &raw mut error) };
-            said(error)?;
+            output(error)?;
             ensure!(!slice.is_null(), "a key is missing");
             // SAFETY: the value is there until the slice is destroyed, which happens once.
             unsafe {

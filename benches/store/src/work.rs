@@ -1,5 +1,5 @@
 //! The pieces of work, and what they need: keys, values, randomness, time.
-#![allow(clippy::disallowed_methods, reason = "what is measured is time")]
+#![allow(clippy::disallowed_methods, reason = "the measure is a time")]
 
 use crate::engine::{Entry, Open, Session, Users};
 use anyhow::{Context, Result, ensure};

@@ -116,11 +116,11 @@ pub struct ClientKey(pub u64);
 
 impl ClientKey {
     /// No client, as [`NOBODY`].
-    pub const NOBODY: ClientKey = ClientKey::of_asker(NOBODY);
+    pub const NOBODY: ClientKey = ClientKey::of_requester(NOBODY);
 
     /// Returns the key of a single connection.
-    pub const fn of_asker(asker: u32) -> ClientKey {
-        ClientKey(asker as u64)
+    pub const fn of_requester(requester: u32) -> ClientKey {
+        ClientKey(requester as u64)
     }
 }
 
@@ -257,7 +257,7 @@ pub enum Op {
         caller: Caller,
         /// The connection, or [`NOBODY`]: connections with waiting operations are served round
         /// robin.
-        asker: u32,
+        requester: u32,
         /// Directory that the operation may not leave: names are looked up, created and removed
         /// only in directories that are it or beneath it at that moment (`Stale` otherwise),
         /// wherever they were when their handles were opened.
@@ -757,5 +757,5 @@ pub enum PathDone {
 
 impl OpId {
     /// Id of unsolicited events such as [`Done::Stop`].
-    pub const UNASKED: OpId = OpId(u64::MAX);
+    pub const UNREQUESTED: OpId = OpId(u64::MAX);
 }

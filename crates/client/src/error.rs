@@ -399,7 +399,7 @@ impl fmt::Display for Error {
                 write!(f, "cannot {doing} {}: 9P2000 has no message for it", path.display())?;
             }
             Error::Cancelled => f.write_str("interrupted")?,
-            Error::TooMany => f.write_str("too many requests are under way")?,
+            Error::TooMany => f.write_str("too many requests are in flight")?,
         }
         write!(f, "; {}", self.next_step())
     }

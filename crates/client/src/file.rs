@@ -2,8 +2,6 @@
 
 use crate::message::{Message, Piece};
 use crate::metadata::Metadata;
-use crate::sink::Sink;
-use crate::stream::Stream;
 use crate::tree::{Fid, Tree, only};
 use crate::{Dialect, Error, Path};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -204,7 +202,8 @@ impl File {
         }
         let count = self.piece.min(u32::try_from(buf.len()).unwrap_or(u32::MAX));
         let message = Tmessage::Read { fid: self.fid.number, offset, count };
-        let read = self.fid.line.begin(&message, None).and_then(|asked| asked.wait_data(count));
+        let read =
+            self.fid.line.begin(&message, None).and_then(|requested| requested.wait_data(count));
         let piece = Piece(read.map_err(|error| error.of("read", &self.path))?);
         buf[..piece.len()].copy_from_slice(&piece);
         Ok(piece.len())
@@ -220,18 +219,18 @@ impl File {
         }
         let data = &data[..data.len().min(self.piece as usize)];
         let written = self.fid.line.begin_write(self.fid.number, offset, data);
-        let written = written.and_then(|asked| self.written(&asked.wait()?, data.len()));
+        let written = written.and_then(|requested| self.written(&requested.wait()?, data.len()));
         written.map_err(|error| error.of("write", &self.path))
     }
 
     /// Returns the number of bytes written, according to a reply.
-    pub(crate) fn written(&self, reply: &Message, asked: usize) -> Result<usize, Error> {
+    pub(crate) fn written(&self, reply: &Message, requested: usize) -> Result<usize, Error> {
         let line = &self.fid.line;
         let count = line.read(reply, only!(Rmessage::Write { count } => count as usize))?;
         match count {
             0 => Err(line.broken("it takes a write and writes nothing".to_string())),
-            count if count > asked => {
-                Err(line.broken(format!("{count} bytes written, {asked} were sent")))
+            count if count > requested => {
+                Err(line.broken(format!("{count} bytes written, {requested} were sent")))
             }
             count => Ok(count),
         }
@@ -254,25 +253,6 @@ impl File {
             }
         };
         done.map_err(|error| error.of("make durable", &self.path))
-    }
-
-    /// Streams up to `length` bytes from an offset, with many reads in flight.
-    ///
-    /// # Errors
-    /// Errors of the server and of the connection.
-    pub fn stream(&self, offset: u64, length: u64) -> Result<Stream<'_>, Error> {
-        let size = self.metadata()?.size;
-        Ok(Stream::new(self, offset, length, size))
-    }
-
-    /// Streams a file of approximately known size from the start.
-    pub fn stream_of(&self, size: u64) -> Stream<'_> {
-        Stream::new(self, 0, u64::MAX, size)
-    }
-
-    /// Returns a sink for bytes from an offset on, with many writes in flight.
-    pub fn sink(&self, offset: u64) -> Sink<'_> {
-        Sink::new(self, offset)
     }
 
     /// Closes the file and waits for the reply. Dropping a file closes it as well.

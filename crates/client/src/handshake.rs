@@ -44,14 +44,14 @@ pub(crate) fn connect(address: &Address, options: &Options) -> Result<Arc<Line>,
         // and some servers close the connection or never reply: a new connection works for all of
         // them.
         (Ok(Err(_)) | Err(_), None) => greet(address, options, Dialect::Plan9, options.deadline)?
-            .map_err(|said| no_agreement(address, &said)),
-        (Ok(Err(said)), Some(_)) => Err(no_agreement(address, &said)),
+            .map_err(|reason| no_agreement(address, &reason)),
+        (Ok(Err(reason)), Some(_)) => Err(no_agreement(address, &reason)),
         (Err(error), Some(_)) => Err(error),
     }
 }
 
-fn no_agreement(address: &Address, said: &str) -> Error {
-    let what = format!("it answers Tversion with '{}'", said.escape_debug());
+fn no_agreement(address: &Address, reason: &str) -> Error {
+    let what = format!("it answers Tversion with '{}'", reason.escape_debug());
     Error::Broken { address: address.clone(), what }
 }
 

@@ -33,7 +33,7 @@ impl Reader {
     pub(crate) fn receive(&mut self, socket: &Socket) -> io::Result<usize> {
         match &mut self.body {
             Some((message, have)) => {
-                assert!(self.start == self.end, "nothing is ahead of a message under way");
+                assert!(self.start == self.end, "nothing is ahead of a message in flight");
                 assert!(*have < message.bytes().len(), "a whole message is taken at once");
                 let rest = &mut message.bytes_mut()[*have..];
                 let missing = rest.len();

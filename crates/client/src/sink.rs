@@ -31,6 +31,13 @@ pub struct Sink<'a> {
     spare: Vec<Vec<u8>>,
 }
 
+impl File {
+    /// Returns a sink for bytes from an offset on, with many writes in flight.
+    pub fn sink(&self, offset: u64) -> Sink<'_> {
+        Sink::new(self, offset)
+    }
+}
+
 impl<'a> Sink<'a> {
     pub(crate) fn new(file: &'a File, offset: u64) -> Sink<'a> {
         let (sent, gathered, spare) = (VecDeque::new(), Vec::new(), Vec::new());
@@ -121,7 +128,7 @@ impl Write for Sink<'_> {
         if self.gathered.capacity() == 0 {
             self.gathered = self.buffer();
         }
-        assert!(self.gathered.len() < piece, "what is full is sent");
+        assert!(self.gathered.len() < piece, "a full batch is sent");
         let count = data.len().min(piece - self.gathered.len());
         self.gathered.extend_from_slice(&data[..count]);
         if self.gathered.len() == piece {

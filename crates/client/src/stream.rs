@@ -24,7 +24,7 @@ const BATCH: usize = 8;
 
 /// Outstanding read.
 #[derive(Debug)]
-struct Asked {
+struct PendingRead {
     offset: u64,
     count: u32,
     pending: Pending,
@@ -36,7 +36,7 @@ struct Asked {
 #[derive(Debug)]
 pub struct Stream<'a> {
     file: &'a File,
-    asked: VecDeque<Asked>,
+    requested: VecDeque<PendingRead>,
     /// Offset of the next read.
     next: u64,
     /// Known size of the file.
@@ -48,11 +48,27 @@ pub struct Stream<'a> {
     begun: Option<(Piece, usize)>,
 }
 
+impl File {
+    /// Streams up to `length` bytes from an offset, with many reads in flight.
+    ///
+    /// # Errors
+    /// Errors of the server and of the connection.
+    pub fn stream(&self, offset: u64, length: u64) -> Result<Stream<'_>, Error> {
+        let size = self.metadata()?.size;
+        Ok(Stream::new(self, offset, length, size))
+    }
+
+    /// Streams a file of approximately known size from the start.
+    pub fn stream_of(&self, size: u64) -> Stream<'_> {
+        Stream::new(self, 0, u64::MAX, size)
+    }
+}
+
 impl<'a> Stream<'a> {
     pub(crate) fn new(file: &'a File, offset: u64, length: u64, size: u64) -> Stream<'a> {
         let end = offset.saturating_add(length);
-        let (asked, over) = (VecDeque::new(), false);
-        Stream { file, asked, next: offset, size: size.min(end), end, over, begun: None }
+        let (requested, over) = (VecDeque::new(), false);
+        Stream { file, requested, next: offset, size: size.min(end), end, over, begun: None }
     }
 
     /// Returns the next bytes, never an empty piece; `None` at the end.
@@ -66,30 +82,30 @@ impl<'a> Stream<'a> {
         let piece = self.advance();
         if !matches!(piece, Ok(Some(_))) {
             self.over = true;
-            self.asked.clear();
+            self.requested.clear();
         }
         piece.map_err(|error| error.of("read", &self.file.path))
     }
 
     fn advance(&mut self) -> Result<Option<Piece>, Error> {
         self.ask()?;
-        let Some(Asked { offset, count, pending }) = self.asked.pop_front() else {
+        let Some(PendingRead { offset, count, pending }) = self.requested.pop_front() else {
             return Ok(None);
         };
         let piece = Piece(pending.wait_data(count)?);
-        let length = u32::try_from(piece.len()).expect("at most what was asked for");
+        let length = u32::try_from(piece.len()).expect("at most what was requested");
         if length == 0 {
             return Ok(None);
         }
         let seen = offset + u64::from(length);
-        match (length < count, self.asked.is_empty()) {
+        match (length < count, self.requested.is_empty()) {
             (false, _) => {}
             (true, true) => self.next = seen,
             // The missing bytes come before all outstanding reads.
             (true, false) => {
                 let rest = self.request(seen, count - length)?;
                 self.file.fid().line.push()?;
-                self.asked.push_front(rest);
+                self.requested.push_front(rest);
             }
         }
         Ok(Some(piece))
@@ -97,17 +113,17 @@ impl<'a> Stream<'a> {
 
     /// Sends further reads, several at a time.
     fn ask(&mut self) -> Result<(), Error> {
-        if self.asked.len() > WINDOW - BATCH {
+        if self.requested.len() > WINDOW - BATCH {
             return Ok(());
         }
-        let before = self.asked.len();
-        while self.asked.len() < WINDOW && self.next < self.size {
+        let before = self.requested.len();
+        while self.requested.len() < WINDOW && self.next < self.size {
             self.ask_next(self.size)?;
         }
-        if self.asked.is_empty() && self.next < self.end {
+        if self.requested.is_empty() && self.next < self.end {
             self.ask_next(self.end)?;
         }
-        match self.asked.len() > before {
+        match self.requested.len() > before {
             true => self.file.fid().line.push(),
             false => Ok(()),
         }
@@ -117,18 +133,18 @@ impl<'a> Stream<'a> {
         assert!(self.next < end, "nothing is read behind the end");
         let count =
             u32::try_from(end - self.next).unwrap_or(u32::MAX).min(self.file.piece).min(PIECE_MAX);
-        let asked = self.request(self.next, count)?;
-        assert!(count > 0 && self.asked.len() < WINDOW, "so many reads are under way at most");
-        self.asked.push_back(asked);
+        let requested = self.request(self.next, count)?;
+        assert!(count > 0 && self.requested.len() < WINDOW, "so many reads are in flight at most");
+        self.requested.push_back(requested);
         self.next += u64::from(count);
         Ok(())
     }
 
-    fn request(&self, offset: u64, count: u32) -> Result<Asked, Error> {
+    fn request(&self, offset: u64, count: u32) -> Result<PendingRead, Error> {
         let fid = self.file.fid();
         let message = Tmessage::Read { fid: fid.number, offset, count };
         let pending = fid.line.post(&message, None)?;
-        Ok(Asked { offset, count, pending })
+        Ok(PendingRead { offset, count, pending })
     }
 }
 
@@ -150,7 +166,7 @@ impl Read for Stream<'_> {
             None => self.next_piece()?.map(|piece| (piece, 0)),
         };
         let Some((piece, taken)) = begun else { return Ok(0) };
-        assert!(taken < piece.len(), "what is begun has more");
+        assert!(taken < piece.len(), "a begun piece has more bytes");
         let count = buf.len().min(piece.len() - taken);
         buf[..count].copy_from_slice(&piece[taken..taken + count]);
         if taken + count < piece.len() {

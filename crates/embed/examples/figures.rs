@@ -1,7 +1,7 @@
 //! Quick benchmark of the embedded library on this machine.
 //!
 //! `cargo run --release -p upcall-embed --example figures [DIRECTORY]`
-#![allow(clippy::disallowed_methods, reason = "what is measured is time")]
+#![allow(clippy::disallowed_methods, reason = "the measure is a time")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -55,7 +55,7 @@ impl Queue {
         if arrived.ended {
             return Err(Error::Closed);
         }
-        assert!(arrived.messages.len() < QUEUE_MAX, "who finds no room sleeps");
+        assert!(arrived.messages.len() < QUEUE_MAX, "a sender without room sleeps");
         arrived.messages.push_back(message);
         if arrived.asleep {
             self.wake.notify_one();

@@ -199,7 +199,7 @@ impl Turns {
             let alone = arrived.messages.len() <= 1;
             let now = self.clock.now();
             for (id, done) in arrived.done {
-                assert!(self.under_way > 0, "what is done was begun");
+                assert!(self.under_way > 0, "an operation ends after its begin");
                 self.under_way -= 1;
                 self.engine.done(now, id, done, &mut self.outputs);
             }
@@ -236,7 +236,7 @@ impl Turns {
         if matches!(request, Request::Close) {
             self.closing.get_or_insert(own);
         }
-        assert!(self.closed.is_none(), "a volume that is closed is asked nothing");
+        assert!(self.closed.is_none(), "a closed volume receives no request");
         self.answers.waiting.insert(own, (port, ticket));
         self.engine.request(self.clock.now(), own, request, &mut self.outputs);
     }

@@ -234,7 +234,7 @@ impl Raw {
             let step = (count - bytes.len()).min(ANSWER_MAX);
             let reply = on.call(self.0.read(object, offset + bytes.len() as u64, step))?;
             let Reply::Bytes(more) = reply else { unreachable!("{reply:?} are no bytes") };
-            assert_eq!(more.len(), step, "what was not written is zeros");
+            assert_eq!(more.len(), step, "unwritten bytes are zeros");
             bytes.extend(more);
         }
         Ok(bytes)

@@ -83,7 +83,7 @@ enum State {
     /// once the response is sent) or for this many bytes; with the reason for the log.
     Discarding { until: Instant, left: usize, reason: &'static str },
     /// Waiting for this many replies to discard.
-    Closing { asked: usize },
+    Closing { outstanding: usize },
 }
 
 /// Form of the current response.
@@ -133,7 +133,7 @@ pub struct Session {
     /// The current change, registered with the locks.
     change: Option<webdav::Begun>,
     /// Bytes requested or being written by the call in flight.
-    asked: usize,
+    outstanding: usize,
     /// Bytes queued and not yet sent.
     unsent: usize,
     /// Bytes of a buffer that is lent out for a receive.
@@ -169,7 +169,7 @@ impl Session {
             number: 0,
             temporaries: 0,
             change: None,
-            asked: 0,
+            outstanding: 0,
             unsent: 0,
             lent: 0,
             allowance,
@@ -214,7 +214,7 @@ impl Session {
 
     /// Returns whether nothing is outstanding, so that the session can be dropped.
     pub fn is_over(&self) -> bool {
-        matches!(self.state, State::Closing { asked: 0 })
+        matches!(self.state, State::Closing { outstanding: 0 })
     }
 
     /// Sets the maximum number of unsent bytes.
@@ -236,7 +236,7 @@ impl Session {
 
     fn own_bytes(&self) -> usize {
         let gathered = self.exchange().map_or(0, Exchange::gathered);
-        self.asked + gathered + self.lent + self.unsent
+        self.outstanding + gathered + self.lent + self.unsent
     }
 
     /// Returns the bytes queued and not yet sent.
@@ -247,9 +247,10 @@ impl Session {
     /// Returns the memory held for the client in any state, bytes, including unprocessed input and
     /// state of services. For accounting.
     pub fn held_bytes(&self) -> usize {
-        let told = self.tokens.iter().map(|(name, token)| name.as_bytes().len() + token.capacity());
+        let reported =
+            self.tokens.iter().map(|(name, token)| name.as_bytes().len() + token.capacity());
         let state = size_of::<Session>() + self.exchange().map_or(0, size_of_val);
-        state + self.own_bytes() + self.input.capacity() + told.sum::<usize>()
+        state + self.own_bytes() + self.input.capacity() + reported.sum::<usize>()
     }
 
     /// Returns the state as one word, for `/.upcall/`.
@@ -266,7 +267,7 @@ impl Session {
     pub fn awaits(&self) -> impl Iterator<Item = &'static str> + '_ {
         let idle = matches!(
             self.state,
-            State::Head { .. } | State::Discarding { .. } | State::Closing { asked: 0 }
+            State::Head { .. } | State::Discarding { .. } | State::Closing { outstanding: 0 }
         );
         (!idle).then(|| self.state_name()).into_iter()
     }
@@ -277,7 +278,7 @@ impl Automaton for Session {
     type Output = Output;
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
-        let state = mem::replace(&mut self.state, State::Closing { asked: 0 });
+        let state = mem::replace(&mut self.state, State::Closing { outstanding: 0 });
         if let Input::Received(_) | Input::Tick = input {
             self.quota = self.messages;
         }
@@ -303,18 +304,18 @@ impl Automaton for Session {
         assert!(!self.goes_on || self.quota == 0, "requests are begun until the turn ends");
         match &self.state {
             State::Head { .. } => assert!(!self.last, "another request may come"),
-            State::Exchange(exchange) => exchange.check(self.asked),
+            State::Exchange(exchange) => exchange.check(self.outstanding),
             State::Discarding { left, .. } => {
                 assert!(*left <= DISCARD_MAX && self.last, "no request follows");
             }
-            State::Closing { asked } => {
-                assert!(*asked <= 3, "as many as there are calls");
-                assert!(self.kept.is_none(), "what was kept is given back");
+            State::Closing { outstanding } => {
+                assert!(*outstanding <= 3, "as many as there are calls");
+                assert!(self.kept.is_none(), "kept blocks are returned");
                 assert!(self.input.is_empty(), "nobody looks at what came");
             }
         }
         if self.awaits().next().is_none() {
-            assert_eq!(self.asked, 0, "nothing is asked for: {:?}", self.state);
+            assert_eq!(self.outstanding, 0, "nothing is requested: {:?}", self.state);
         }
     }
 
@@ -376,14 +377,14 @@ impl Context<'_> {
 
     fn answered(&mut self, call: CallId, state: State, reply: Result<Reply, Error>) -> State {
         if call == CALL {
-            self.session.asked = 0;
+            self.session.outstanding = 0;
         }
         match state {
             State::Exchange(exchange) => exchange.answered(self, call, reply),
-            State::Closing { asked } => {
-                assert!(asked > 0, "only what was asked for is answered");
+            State::Closing { outstanding } => {
+                assert!(outstanding > 0, "only what was requested is answered");
                 let more = self.tidy(reply);
-                State::Closing { asked: asked - 1 + more }
+                State::Closing { outstanding: outstanding - 1 + more }
             }
             // No call is in flight in these states.
             state @ (State::Head { .. } | State::Discarding { .. }) => {
@@ -395,10 +396,10 @@ impl Context<'_> {
     fn locks_answered(&mut self, state: State, reply: webdav::Reply) -> State {
         match state {
             State::Exchange(exchange) => exchange.locks_answered(self, reply),
-            State::Closing { asked } => {
-                assert!(asked > 0, "only what was asked for is answered");
+            State::Closing { outstanding } => {
+                assert!(outstanding > 0, "only what was requested is answered");
                 let more = self.discard_locks(reply);
-                State::Closing { asked: asked - 1 + more }
+                State::Closing { outstanding: outstanding - 1 + more }
             }
             // Nothing is outstanding in these states.
             state @ (State::Head { .. } | State::Discarding { .. }) => {
@@ -458,16 +459,16 @@ impl Context<'_> {
 
     /// Handles the loss of the connection: releases the resources of the current request.
     fn lose(&mut self, state: State) -> State {
-        let asked = match state {
+        let outstanding = match state {
             State::Exchange(exchange) => exchange.abort(self),
-            State::Closing { asked } => {
-                self.cancel(CALL, asked > 0);
-                asked
+            State::Closing { outstanding } => {
+                self.cancel(CALL, outstanding > 0);
+                outstanding
             }
             State::Head { .. } | State::Discarding { .. } => 0,
         };
-        assert!(asked <= 3, "as many as there are calls");
-        self.hang_up_after(asked, "the client left")
+        assert!(outstanding <= 3, "as many as there are calls");
+        self.hang_up_after(outstanding, "the client left")
     }
 }
 

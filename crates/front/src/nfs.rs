@@ -77,7 +77,7 @@ pub struct Session {
     files: Files,
     calls: Slab<Call>,
     /// Bytes requested by calls.
-    asked: usize,
+    outstanding: usize,
     /// Bytes queued and not yet sent.
     unsent: usize,
     /// Memory that the node has left.
@@ -105,7 +105,7 @@ impl Session {
             lent: 0,
             files: Files::new(),
             calls: Slab::new(),
-            asked: 0,
+            outstanding: 0,
             unsent: 0,
             room: Room::ALL,
             quota: 0,
@@ -145,7 +145,7 @@ impl Session {
     /// Returns the bytes held by calls in progress.
     fn busy_bytes(&self) -> usize {
         let received = self.input.capacity() + self.lent + self.fragments.capacity();
-        self.asked + self.unsent + received.saturating_sub(RECEIVE_FREE)
+        self.outstanding + self.unsent + received.saturating_sub(RECEIVE_FREE)
     }
 
     /// Returns the bytes queued and not yet sent.
@@ -211,7 +211,8 @@ impl Session {
     /// Returns whether the connection's own limits permit one more call.
     fn few_calls(&self) -> bool {
         let Limits { calls, bytes, .. } = self.export.limits;
-        self.calls.len() < calls && (self.asked == 0 || self.asked + self.unsent < bytes)
+        self.calls.len() < calls
+            && (self.outstanding == 0 || self.outstanding + self.unsent < bytes)
     }
 
     /// Returns whether there is memory for a call that needs this much.
@@ -283,9 +284,9 @@ impl Automaton for Session {
     fn check(&self) {
         let pins = self.calls.iter().map(|(_, call)| call.files.iter().flatten().count());
         self.files.check(pins.sum());
-        let asked: usize = self.calls.iter().map(|(_, call)| call.bytes).sum();
-        assert_eq!(self.asked, asked, "bytes are a call's");
-        assert!(self.lent == 0 || self.input.is_empty(), "what is lent out is not here");
+        let outstanding: usize = self.calls.iter().map(|(_, call)| call.bytes).sum();
+        assert_eq!(self.outstanding, outstanding, "bytes are a call's");
+        assert!(self.lent == 0 || self.input.is_empty(), "a lent buffer is not here");
         for (_, call) in &self.calls {
             let is_given_up = call.awaits == Await::GivenUp;
             let is_claim = matches!(call.awaits, Await::Claim(_));
@@ -449,14 +450,14 @@ impl Session {
     /// Registers a call that waits.
     fn wait(&mut self, mut call: Call, awaits: Await) -> CallId {
         call.awaits = awaits;
-        self.asked += call.bytes;
+        self.outstanding += call.bytes;
         CallId(u32::try_from(self.calls.insert(call)).expect("calls are limited"))
     }
 
     /// Begins a claimed call, or sends the reply that it had before.
     fn claimed(&mut self, now: Instant, id: CallId, claim: Claim, out: &mut Vec<Output>) {
         let mut call = self.calls.remove(id.0 as usize);
-        self.asked -= call.bytes;
+        self.outstanding -= call.bytes;
         match (call.awaits, claim) {
             (Await::Claim(key), Claim::New) => {
                 call.claim = Some(key);
@@ -487,7 +488,7 @@ impl Session {
         out: &mut Vec<Output>,
     ) {
         let call = self.calls.remove(id.0 as usize);
-        self.asked -= call.bytes;
+        self.outstanding -= call.bytes;
         if call.awaits == Await::GivenUp {
             crate::discard(reply, out);
             return self.release(now, call, out);

@@ -106,7 +106,7 @@ pub struct Session {
     /// the limit.
     waiting: usize,
     /// Bytes requested by calls with a tag.
-    asked: usize,
+    outstanding: usize,
     /// Bytes requested by abandoned calls.
     given_up: usize,
     /// Bytes queued and not yet sent.
@@ -147,7 +147,7 @@ impl Session {
             calls: Slab::new(),
             tags: BTreeMap::new(),
             waiting: 0,
-            asked: 0,
+            outstanding: 0,
             given_up: 0,
             unsent: 0,
         }
@@ -171,7 +171,8 @@ impl Session {
     /// attributes.
     pub fn bytes(&self) -> usize {
         let received = (self.input.capacity() + self.lent).saturating_sub(RECEIVE_FREE);
-        let begun = self.asked + self.given_up + self.parked.bytes() + self.fids.attr_excess();
+        let begun =
+            self.outstanding + self.given_up + self.parked.bytes() + self.fids.attr_excess();
         begun + self.unsent + received
     }
 
@@ -264,10 +265,10 @@ impl Session {
     fn few_calls(&self) -> bool {
         let Limits { calls, bytes, .. } = self.export.limits;
         let (wanted, all) = (self.tags.len() - self.waiting, self.calls.len() - self.waiting);
-        let asked = self.asked + self.unsent;
+        let outstanding = self.outstanding + self.unsent;
         let few = wanted < calls && all < calls.saturating_mul(2);
-        let small = self.given_up == 0 || asked + self.given_up < bytes.saturating_mul(2);
-        few && small && (asked == 0 || asked < bytes)
+        let small = self.given_up == 0 || outstanding + self.given_up < bytes.saturating_mul(2);
+        few && small && (outstanding == 0 || outstanding < bytes)
     }
 
     /// Returns whether there is memory for the reply to a message; the message itself is held
@@ -351,8 +352,8 @@ impl Automaton for Session {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        let talks = matches!(self.state, State::New | State::Ready(_));
-        (self.goes_on && talks || self.fids.is_leaving()).then_some(Instant(0))
+        let exchanges = matches!(self.state, State::New | State::Ready(_));
+        (self.goes_on && exchanges || self.fids.is_leaving()).then_some(Instant(0))
     }
 
     fn check(&self) {
@@ -364,7 +365,7 @@ impl Automaton for Session {
         let (wanted, given_up): (Vec<&Call>, Vec<&Call>) =
             self.calls.iter().map(|(_, call)| call).partition(|call| call.tag.is_some());
         assert_eq!(self.tags.len(), wanted.len());
-        assert_eq!(self.asked, wanted.iter().map(|call| call.bytes).sum::<usize>());
+        assert_eq!(self.outstanding, wanted.iter().map(|call| call.bytes).sum::<usize>());
         assert_eq!(self.given_up, given_up.iter().map(|call| call.bytes).sum::<usize>());
         self.parked.check();
         let has_node = self.calls.iter().filter(|(_, call)| call.has_node).count();
@@ -380,13 +381,13 @@ impl Automaton for Session {
         }
         let locks = |call: &&Call| call.tag.is_some() && matches!(call.awaits, Await::Lock);
         let locks = self.calls.iter().filter(|(_, call)| locks(call)).count();
-        assert_eq!(self.waiting, locks, "who waits for a lock is counted");
+        assert_eq!(self.waiting, locks, "each lock request that waits is counted");
         for (_, call) in &self.calls {
             assert!(call.flushes.len() <= FLUSHES_MAX, "few flushes wait for one answer");
             let is_given_up = matches!(call.awaits, Await::GivenUp);
             assert!(call.tag.is_none() || !is_given_up, "a tag waits for something");
         }
-        assert!(self.lent == 0 || self.input.is_empty(), "what is lent out is not here");
+        assert!(self.lent == 0 || self.input.is_empty(), "a lent buffer is not here");
         assert!(self.msize <= self.export.limits.msize, "no more is agreed than is allowed");
     }
 }
@@ -613,7 +614,7 @@ impl Session {
             call.tag = None;
             let known = self.tags.remove(&oldtag);
             assert_eq!(known, Some(id), "a tag has one call");
-            self.asked -= call.bytes;
+            self.outstanding -= call.bytes;
             self.given_up += call.bytes;
             mem::replace(&mut call.awaits, Await::GivenUp).end(&mut self.fids, out);
             self.say(call::encode(tag, &Rmessage::Flush {}), out);
@@ -647,7 +648,7 @@ impl Session {
             call.awaits.end(&mut self.fids, out);
             return crate::discard(reply, out);
         };
-        self.asked -= call.bytes;
+        self.outstanding -= call.bytes;
         self.waiting -= usize::from(matches!(call.awaits, Await::Lock));
         let known = self.tags.remove(&tag);
         assert_eq!(known, Some(id), "a tag has one call");
@@ -673,7 +674,7 @@ impl Session {
             Ok(Next::Ask(awaits, caller, ask)) => {
                 let flushes = call.map_or_else(Vec::new, |call| call.flushes);
                 let bytes = awaits.bytes(&ask);
-                self.asked += bytes;
+                self.outstanding += bytes;
                 self.waiting += usize::from(matches!(awaits, Await::Lock));
                 let has_node = awaits.has_node();
                 if has_node {
@@ -739,7 +740,7 @@ impl Session {
     }
 
     fn send_piece(&mut self, piece: Buf, out: &mut Vec<Output>) {
-        assert!(!piece.is_empty(), "who says something has words");
+        assert!(!piece.is_empty(), "a reply has text");
         self.unsent += piece.len();
         out.push(Output::Send(piece));
     }
@@ -770,7 +771,7 @@ impl Session {
         }
         self.tags.clear();
         self.parked = Parked::default();
-        self.given_up += mem::take(&mut self.asked);
+        self.given_up += mem::take(&mut self.outstanding);
         self.waiting = 0;
         self.fids.forget_all();
         self.fids.release(out);

@@ -33,7 +33,7 @@ fn main() {
 }
 
 fn measure(what: &str, work: impl FnOnce()) {
-    #[expect(clippy::disallowed_methods, reason = "it is the clock that is asked")]
+    #[expect(clippy::disallowed_methods, reason = "it reads the clock itself")]
     let start = std::time::Instant::now();
     work();
     println!("{:6.1} ns a record {what}", start.elapsed().as_nanos() as f64 / COUNT as f64);

@@ -88,7 +88,7 @@ impl Context {
         let mut state = self.lock();
         state.tags += 1;
         let tag = state.tags;
-        state.out.push(Request::asked(at, io, tag));
+        state.out.push(Request::requested(at, io, tag));
         drop(state);
         Ticket { context: self.clone(), tag }
     }
@@ -203,7 +203,7 @@ mod tests {
             let ended = context.all(vec![first, second]).await;
             assert_eq!(ended.iter().map(|e| e.ended.0).collect::<Vec<_>>(), [60_000, 70_000]);
         });
-        let hears = script(|context| async move {
+        let receives = script(|context| async move {
             let (from, envelope) = context.receive().await;
             assert_eq!((from, envelope.0.downcast_ref()), (0, Some(&"go")));
             assert_eq!(context.now(), Instant(50_000));
@@ -211,7 +211,7 @@ mod tests {
             context.issue(context.now(), Io { len: 1024, ..Io::default() });
         });
         let mut device = Queueing::new(1, Duration::from_micros(10), Duration::ZERO);
-        let run = run(vec![asks, hears], &mut device);
+        let run = run(vec![asks, receives], &mut device);
         let ends: Vec<u64> = run.records.iter().map(|r| r.completed_ns).collect();
         assert_eq!(ends, [60_000, 70_000, 100_000]);
     }

@@ -53,7 +53,7 @@ pub use convert::{Anonymous, Converted, Records, Write, anonymize, convert, writ
 pub use depend::{Depended, Dependence, Dependencies};
 pub use detect::detect;
 pub use distort::{Distorted, Distortion};
-pub use error::{Error, Place};
+pub use error::{Error, Position};
 pub use lines::LINE_MAX;
 pub use names::FILES_MAX;
 pub use reader::{Issue, Notes, Options, Reader, Wait};

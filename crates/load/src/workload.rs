@@ -34,7 +34,7 @@ pub mod weighted;
 pub use arrival::Arrival;
 pub use file::Workload;
 pub use pace::Pace;
-pub use place::{OffsetRange, Place, Placer};
+pub use place::{OffsetDistribution, OffsetRange, Placer};
 pub use size::{Size, Sizer};
 pub use weighted::Weighted;
 
@@ -46,7 +46,7 @@ pub struct Mix {
     /// Kinds with their weights.
     pub kinds: Vec<(Kind, f64)>,
     /// Distribution of offsets.
-    pub place: Place,
+    pub place: OffsetDistribution,
     /// Distribution of sizes.
     pub size: Size,
     /// Start of the used part of the target in bytes, and below its length.
@@ -63,7 +63,7 @@ impl Default for Mix {
     fn default() -> Mix {
         Mix {
             kinds: vec![(Kind::Read, 1.0)],
-            place: Place::Uniform,
+            place: OffsetDistribution::Uniform,
             size: Size::Fixed(4096),
             begin: 0,
             span: 1 << 30,

@@ -155,7 +155,7 @@ fn shown(runs: u64, shown: bool, (passed, failed): Sum) -> Sum {
     if shown || runs < RUNS_TELLING {
         return (passed, failed);
     }
-    println!("what must be possible was never seen");
+    println!("a required state was never seen");
     (passed, failed + 1)
 }
 

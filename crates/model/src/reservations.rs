@@ -25,14 +25,14 @@ pub struct Caller {
     /// Number of actions performed with each participant.
     performed: BTreeMap<usize, u8>,
     /// Number of actions in which it took part, by initiator.
-    heard: BTreeMap<usize, u8>,
+    received: BTreeMap<usize, u8>,
 }
 
 impl Caller {
     /// Creates a caller of these participants, last first.
     pub fn new(calls: &[&[usize]], fickle: bool) -> Caller {
         let calls = calls.iter().map(|others| others.to_vec()).collect();
-        Caller { calls, fickle, performed: BTreeMap::new(), heard: BTreeMap::new() }
+        Caller { calls, fickle, performed: BTreeMap::new(), received: BTreeMap::new() }
     }
 }
 
@@ -67,7 +67,7 @@ impl IoAutomaton for Caller {
 
     fn input(&mut self, input: Self::Input) {
         match input {
-            PartInput::From(from, ()) => *self.heard.entry(from).or_default() += 1,
+            PartInput::From(from, ()) => *self.received.entry(from).or_default() += 1,
             PartInput::Outside(()) | PartInput::Lost(_) => {}
         }
     }
@@ -186,10 +186,10 @@ fn half_performed(all_callers: &Callers) -> Option<String> {
     let count = |counts: &BTreeMap<usize, u8>, of: usize| counts.get(&of).copied().unwrap_or(0);
     for caller in 0..callers.len() {
         let performed = |other| count(&callers[caller].part().performed, other);
-        let heard = |other: usize| count(&callers[other].part().heard, caller);
+        let received = |other: usize| count(&callers[other].part().received, caller);
         let mut others = acting().filter(|other| *other != caller);
         if callers[caller].status().may_act() {
-            if let Some(other) = others.find(|other| performed(*other) != heard(*other)) {
+            if let Some(other) = others.find(|other| performed(*other) != received(*other)) {
                 return Some(format!(
                     "{caller} and {other} do not agree on what they did together"
                 ));
@@ -197,7 +197,7 @@ fn half_performed(all_callers: &Callers) -> Option<String> {
         } else if let Some(first) = others.next() {
             // If an action has several participants, all its actions have the same ones.
             let mut several = others.filter(|other| performed(*other) == performed(first));
-            if let Some(other) = several.find(|other| heard(*other) != heard(first)) {
+            if let Some(other) = several.find(|other| received(*other) != received(first)) {
                 return Some(format!("{first} and {other} do not agree on what {caller} did"));
             }
         }

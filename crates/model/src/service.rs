@@ -112,7 +112,7 @@ where
     }
 
     fn labels_on_their_way(&self) -> Vec<(Id, Label)> {
-        let joins = self.on_their_way().filter_map(|talk| match talk {
+        let joins = self.on_their_way().filter_map(|exchange| match exchange {
             ReservedMessage::Join { message, .. } => Some(labels(message)),
             ReservedMessage::Ask
             | ReservedMessage::Grant

@@ -137,7 +137,7 @@ struct State {
     /// Number of the next report.
     number: u64,
     recent: VecDeque<Report>,
-    heard: Option<Instant>,
+    received: Option<Instant>,
 }
 
 /// Reports of a server.
@@ -164,7 +164,7 @@ impl Changes {
 
     /// Records that the server has said something.
     pub(crate) fn hear(&self, now: Instant) {
-        lock(&self.0).heard = Some(now);
+        lock(&self.0).received = Some(now);
     }
 
     /// Begins or ends to rely on reports. Returns whether all that was cached is to be invalidated.
@@ -189,8 +189,8 @@ impl Changes {
     /// Returns whether the server has been silent for too long, while it was relied on.
     pub(crate) fn is_silent(&self, now: Instant) -> bool {
         let state = lock(&self.0);
-        let heard = state.heard.filter(|_| state.is_active);
-        heard.is_some_and(|heard| now.saturating_duration_since(heard) > SILENCE)
+        let received = state.received.filter(|_| state.is_active);
+        received.is_some_and(|received| now.saturating_duration_since(received) > SILENCE)
     }
 
     /// Records a report, before it is handled.
@@ -281,13 +281,13 @@ impl Queue {
 const ABSENT_MAX: usize = 16_384;
 
 /// A directory's node and a name.
-type Place = (u64, Vec<u8>);
+type EntryKey = (u64, Vec<u8>);
 
 #[derive(Debug, Default)]
 struct Known {
-    names: BTreeSet<Place>,
+    names: BTreeSet<EntryKey>,
     /// The same in the order of arrival, with some that were removed.
-    order: VecDeque<Place>,
+    order: VecDeque<EntryKey>,
 }
 
 /// Names that the kernel knows not to exist: it does not tell when it has forgotten one.
@@ -296,7 +296,7 @@ pub(crate) struct Absent(Mutex<Known>);
 
 impl Absent {
     /// Adds a name; returns one that is to be invalidated in its place, if there are too many.
-    pub(crate) fn add(&self, dir: u64, name: &[u8]) -> Option<Place> {
+    pub(crate) fn add(&self, dir: u64, name: &[u8]) -> Option<EntryKey> {
         let mut state = lock(&self.0);
         let Known { names, order } = &mut *state;
         if names.insert((dir, name.to_vec())) {
@@ -312,7 +312,7 @@ impl Absent {
     }
 
     /// Removes all names, and returns them.
-    pub(crate) fn take(&self) -> BTreeSet<Place> {
+    pub(crate) fn take(&self) -> BTreeSet<EntryKey> {
         let mut state = lock(&self.0);
         state.order.clear();
         std::mem::take(&mut state.names)
@@ -407,7 +407,7 @@ mod tests {
         assert!(!changes.rely(true, true));
         assert!(!changes.is_silent(now + SILENCE) && changes.is_silent(now + 2 * SILENCE));
         let mark = changes.mark();
-        assert!(changes.rely(false, false), "what is cached is not known to be right");
+        assert!(changes.rely(false, false), "cached blocks may be stale");
         assert_eq!(changes.since(mark, |_| true), Since::Unknown);
         assert!(!changes.is_active() && !changes.has_names());
     }

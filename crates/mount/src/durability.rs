@@ -7,15 +7,15 @@
 //! - of every thread that made one of the changes, or for each of those of another one of its
 //!   process. A directory is seldom open when its entries change, so the report to a program that
 //!   opened it earlier would be the only one;
-//! - of every other process once, for [`TOLD_FOR`]: one program may make a change, and another one
-//!   make it durable. Without a limit of time, if it is not known which threads made changes.
+//! - of every other process once, for [`REPORTED_FOR`]: one program may make a change, and another
+//!   one make it durable. Without a limit of time, if it is not known which threads made changes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Time for which a loss is reported to processes that are not known to have made changes.
-const TOLD_FOR: Duration = Duration::from_secs(10);
+const REPORTED_FOR: Duration = Duration::from_secs(10);
 
 /// Maximum number of threads that are remembered.
 const THREADS_MAX: usize = 1024;
@@ -140,10 +140,10 @@ pub(crate) struct Durability {
 /// The last loss.
 #[derive(Debug)]
 struct Loss {
-    /// Threads whose changes were lost, and that have not been told.
+    /// Threads whose changes were lost, and that were not notified.
     changers: Changers,
-    /// Processes that have been told.
-    told: BTreeSet<u32>,
+    /// Processes that were notified.
+    reported: BTreeSet<u32>,
     until: Instant,
 }
 
@@ -201,7 +201,7 @@ impl Durability {
             changers.has_unknown |= before.changers.known.len() > room;
             changers.known.extend(before.changers.known.into_iter().take(room));
         }
-        self.last = Some(Loss { changers, told: BTreeSet::new(), until: now + TOLD_FOR });
+        self.last = Some(Loss { changers, reported: BTreeSet::new(), until: now + REPORTED_FOR });
     }
 
     /// Returns the number of losses.
@@ -210,14 +210,14 @@ impl Durability {
     }
 
     /// Records that a thread was not told after all.
-    pub(crate) fn untold(&mut self, thread: u32) {
+    pub(crate) fn unreported(&mut self, thread: u32) {
         if let Some(loss) = &mut self.last {
             loss.changers.known.insert(thread);
         }
     }
 
-    /// Returns whether an fsync of a thread is to report a loss, and records that it is told. Its
-    /// open file has reported this number of losses, or was opened after them.
+    /// Returns whether an fsync of a thread is to report a loss, and records that it is notified.
+    /// Its open file has reported this number of losses, or was opened after them.
     pub(crate) fn tell(
         &mut self,
         seen: u64,
@@ -230,14 +230,14 @@ impl Durability {
         let is_recent = now < loss.until;
         let is_changer = loss.changers.take(thread, is_recent, threads);
         let may_rely = is_recent || loss.changers.has_unknown;
-        let is_new = may_rely && loss.told.insert(threads.process(thread));
-        if loss.told.len() > THREADS_MAX {
-            // From now on it is told to those only that are known to have made changes.
+        let is_new = may_rely && loss.reported.insert(threads.process(thread));
+        if loss.reported.len() > THREADS_MAX {
+            // From now on it is reported to those only that are known to have made changes.
             loss.until = now;
             loss.changers.has_unknown = false;
         }
-        let may_be_told = now < loss.until || loss.changers.has_unknown;
-        if !may_be_told && loss.changers.known.is_empty() {
+        let may_be_reported = now < loss.until || loss.changers.has_unknown;
+        if !may_be_reported && loss.changers.known.is_empty() {
             self.last = None;
         }
         is_older || is_changer || is_new
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_is_told_to_each_process_once() {
+    fn a_loss_is_reported_to_each_process_once() {
         let (mut it, now) = (Durability::default(), Instant::now());
         change(&mut it, 1, 10);
         change(&mut it, 1, 20);
@@ -288,18 +288,18 @@ mod tests {
         assert_eq!(it.losses(), 1);
         // The first has it open since before the loss.
         assert!(it.tell(0, 10, now, &Ten) && !it.tell(1, 10, now, &Ten));
-        it.untold(10);
+        it.unreported(10);
         assert!(it.tell(1, 10, now, &Ten) && !it.tell(1, 10, now, &Ten));
         assert!(it.tell(1, 20, now, &Ten) && !it.tell(1, 20, now, &Ten));
         assert!(it.tell(1, 30, now, &Ten) && !it.tell(1, 30, now, &Ten));
-        assert!(!it.tell(1, 40, now + TOLD_FOR, &Ten));
+        assert!(!it.tell(1, 40, now + REPORTED_FOR, &Ten));
         sync(&mut it, 2, now);
         assert_eq!(it.losses(), 1);
         assert!(it.tell(0, 30, now, &Ten), "an older open file");
     }
 
     #[test]
-    fn a_thread_is_told_for_each_change_of_others_of_its_process() {
+    fn a_thread_is_notified_of_each_change_of_others_of_its_process() {
         let (mut it, now) = (Durability::default(), Instant::now());
         change(&mut it, 1, 10);
         change(&mut it, 1, 11);
@@ -309,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn those_that_lost_changes_are_told_whenever_they_ask() {
+    fn a_loss_is_reported_at_each_request_of_its_users() {
         let (mut it, now) = (Durability::default(), Instant::now());
         change(&mut it, 1, 10);
         sync(&mut it, 2, now);
         change(&mut it, 2, 11);
         sync(&mut it, 3, now);
-        let late = now + 2 * TOLD_FOR;
+        let late = now + 2 * REPORTED_FOR;
         assert!(!it.tell(2, 12, late, &Ten));
         assert!(it.tell(2, 10, late, &Ten) && it.tell(2, 11, late, &Ten));
         assert!(!it.tell(2, 10, late, &Ten) && !it.tell(2, 11, late, &Ten));
@@ -323,11 +323,11 @@ mod tests {
     }
 
     #[test]
-    fn after_changes_by_unknown_threads_all_are_told() {
+    fn after_changes_by_unknown_threads_all_are_reported() {
         let (mut it, now) = (Durability::default(), Instant::now());
         change(&mut it, 1, UNKNOWN);
         sync(&mut it, 2, now);
-        let late = now + 2 * TOLD_FOR;
+        let late = now + 2 * REPORTED_FOR;
         assert!(it.tell(1, 10, late, &Ten) && !it.tell(1, 10, late, &Ten));
         assert!(it.tell(1, 20, late, &Ten));
     }
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_of_the_server_is_told_to_those_that_made_changes() {
+    fn a_loss_of_the_server_is_reported_to_those_that_made_changes() {
         let (mut it, now) = (Durability::default(), Instant::now());
         change(&mut it, 1, 10);
         change(&mut it, 1, 20);
@@ -376,7 +376,7 @@ mod tests {
         assert!(it.tell(0, 10, now, &Ten), "the one whose fsync has failed");
         sync(&mut it, 1, now);
         assert!(!it.tell(1, 10, now, &Ten));
-        assert!(it.tell(1, 20, now + TOLD_FOR, &Ten));
+        assert!(it.tell(1, 20, now + REPORTED_FOR, &Ten));
     }
 
     #[test]
@@ -399,7 +399,7 @@ mod tests {
         odd().for_each(|thread| change(&mut it, 1, thread));
         change(&mut it, 1, 10);
         sync(&mut it, 2, now);
-        let late = now + TOLD_FOR;
+        let late = now + REPORTED_FOR;
         assert!(!it.tell(1, 20, late, &Ten) && it.tell(1, 10, late, &Ten));
         // Others are unknown.
         let even = (0..2 * THREADS_MAX as u32).map(|number| 2 * number);

@@ -35,7 +35,7 @@ const FIDS_MIN: usize = 64;
 const ORDER_FREE: usize = 64;
 
 /// A name in a directory.
-type Place = (u64, Vec<u8>);
+type EntryKey = (u64, Vec<u8>);
 
 /// Start and names of a walk.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) struct Route<F> {
 struct Node<F> {
     key: Key,
     lookups: u64,
-    place: Option<Place>,
+    place: Option<EntryKey>,
     /// Number of times that it was found by another name.
     moves: u64,
     /// Fids by the user that attached.
@@ -108,14 +108,14 @@ impl Forgotten {
 pub(crate) struct Nodes<F> {
     by_id: BTreeMap<u64, Node<F>>,
     by_key: BTreeMap<Key, u64>,
-    by_place: BTreeMap<Place, u64>,
+    by_place: BTreeMap<EntryKey, u64>,
     next: u64,
     /// Nodes and users of fids, in the order of their creation. An entry may be outdated.
     order: VecDeque<(u64, u32)>,
     held: usize,
     held_max: usize,
     /// Names of files that are known by another name since, while the kernel may cache them.
-    displaced: Vec<Place>,
+    displaced: Vec<EntryKey>,
     forgotten: Forgotten,
     /// Present connection.
     connection: u64,
@@ -206,7 +206,7 @@ impl<F: Clone> Nodes<F> {
         node.lookups += 1;
         node.connection = self.connection;
         if id != ROOT {
-            let is_there = |place: &Place| place.0 == parent && place.1 == name;
+            let is_there = |place: &EntryKey| place.0 == parent && place.1 == name;
             node.moves += u64::from(node.place.as_ref().is_some_and(|place| !is_there(place)));
             self.put_at(id, (parent, name.to_vec()));
         }
@@ -216,7 +216,7 @@ impl<F: Clone> Nodes<F> {
         id
     }
 
-    fn put_at(&mut self, id: u64, place: Place) {
+    fn put_at(&mut self, id: u64, place: EntryKey) {
         if let Some(before) = self.by_place.insert(place.clone(), id).filter(|it| *it != id) {
             self.by_id.get_mut(&before).expect("its place is removed with it").place = None;
         }

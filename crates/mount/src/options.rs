@@ -243,7 +243,7 @@ impl Options {
     }
 
     /// Reports whether the kernel checks permissions: if the server cannot, because it sees one
-    /// user only, or if it was asked for.
+    /// user only, or if it was requested.
     pub(crate) fn kernel_checks(&self) -> bool {
         self.default_permissions || self.allow_other && !self.is_per_user()
     }

@@ -422,7 +422,7 @@ impl Session {
             Err(errno) => {
                 match is_first {
                     true => self.refuse(unique, errno),
-                    false if errno == errno::EIO => self.untold(header.pid, request),
+                    false if errno == errno::EIO => self.unreported(header.pid, request),
                     false => {}
                 }
                 false
@@ -431,14 +431,14 @@ impl Session {
     }
 
     /// Lets the next fsync report what one that was interrupted has not.
-    fn untold(&self, thread: u32, request: &Request<'_>) {
+    fn unreported(&self, thread: u32, request: &Request<'_>) {
         let (Request::FSync { handle, .. } | Request::FSyncDir { handle, .. }) = request else {
             return;
         };
         let Ok(handle) = self.handles.get(*handle) else { return };
         handle.losses.store(0, Ordering::SeqCst);
         if let Some(durability) = lock(&self.nodes).durability(handle.node) {
-            durability.untold(thread);
+            durability.unreported(thread);
         }
     }
 

@@ -24,7 +24,7 @@ enum State {
     /// About to send the request, with this of the members that accept new entries.
     Ready(usize),
     /// Waiting for the reply to the request itself.
-    Asked(usize),
+    Requested(usize),
     /// Ended.
     Over(Result<(), Error>),
 }
@@ -107,8 +107,8 @@ impl Entry {
             }
             State::Ready(candidate) => self.choose(candidate),
             State::Over(Err(error)) => (State::Over(Ok(())), Step::Fail(error)),
-            State::Looking(..) | State::Asked(_) | State::Over(Ok(())) => {
-                unreachable!("{:?}: what was asked for has not been answered", self.state)
+            State::Looking(..) | State::Requested(_) | State::Over(Ok(())) => {
+                unreachable!("{:?}: what was requested has not been answered", self.state)
             }
         };
         if let Step::Ask(dirs) = &step {
@@ -136,7 +136,7 @@ impl Entry {
             }
         };
         match self.subjects.iter().map(dir).collect::<Result<Vec<NodeId>, Error>>() {
-            Ok(dirs) => (State::Asked(candidate), Step::Ask(dirs)),
+            Ok(dirs) => (State::Requested(candidate), Step::Ask(dirs)),
             Err(error) => (State::Over(Ok(())), Step::Fail(error)),
         }
     }
@@ -162,12 +162,12 @@ impl Entry {
             (State::Looking(subject, member, failed), Err(error)) => {
                 self.not_there(subject, member, failed, error)
             }
-            (State::Asked(_), Ok(reply)) => {
+            (State::Requested(_), Ok(reply)) => {
                 self.state = State::Over(Ok(()));
                 return Some(reply);
             }
             // Another member may accept it.
-            (State::Asked(candidate), Err(error)) => match self.takers() {
+            (State::Requested(candidate), Err(error)) => match self.takers() {
                 more if candidate + 1 < more && may_be_taken_elsewhere(error) => {
                     State::Ready(candidate + 1)
                 }
@@ -217,7 +217,7 @@ impl Entry {
             State::Next(..) => "next",
             State::Looking(..) => "looking",
             State::Ready(_) => "ready",
-            State::Asked(_) => "asked",
+            State::Requested(_) => "asked",
             State::Over(_) => "over",
         }
     }

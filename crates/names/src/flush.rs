@@ -86,7 +86,7 @@ impl Flush {
                 let node = self.point.members[member].root.node;
                 Step::Ask(node, Ask::Sync { open, data_only: self.data_only })
             }
-            State::Opening(_) => unreachable!("what was asked for has not been answered"),
+            State::Opening(_) => unreachable!("a request has no reply"),
         }
     }
 

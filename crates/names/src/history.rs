@@ -100,7 +100,7 @@ impl History {
     /// Records that a line has unmounted these joins.
     pub(crate) fn take_away(&mut self, joins: impl Iterator<Item = Number>, by: Number) {
         for join in joins {
-            self.lines.get_mut(&join).expect("what is there is kept").gone = Some(by);
+            self.lines.get_mut(&join).expect("present entries stay").gone = Some(by);
         }
     }
 

@@ -153,7 +153,7 @@ impl Union {
                 (State::Listing(member), Step::Ask(self.point.members[member].root.node, ask))
             }
             State::Idle | State::Opening(..) | State::Listing(_) => {
-                unreachable!("{:?}: nothing is to be asked for", self.state)
+                unreachable!("{:?}: nothing is to be requested", self.state)
             }
         };
         self.state = state;

@@ -117,7 +117,7 @@ impl Names {
             Task::Walk(walk) => self.walk(id, walk, reply, out),
             Task::Entry(entry) => self.entry(id, entry, reply, out),
             Task::Create(position) => {
-                let reply = reply.expect("it was asked for");
+                let reply = reply.expect("it was requested");
                 let reply = reply.map(|reply| self.made(reply, &position, None));
                 out.push(Output::Reply(id, reply));
             }
@@ -126,14 +126,14 @@ impl Names {
             Task::List(slot) => self.listed(id, slot, reply, out),
             Task::Flush(flush) => self.flush(id, flush, reply, out),
             Task::FileHandle(tag) => {
-                let reply = reply.expect("it was asked for").map(|reply| match reply {
+                let reply = reply.expect("it was requested").map(|reply| match reply {
                     Reply::FileHandle(handle) => Reply::FileHandle(handle.with_tag(tag)),
                     other => unreachable!("{other:?} is no file handle"),
                 });
                 out.push(Output::Reply(id, reply));
             }
             Task::Handles(tree, tag) => {
-                let reply = reply.expect("it was asked for");
+                let reply = reply.expect("it was requested");
                 let reply = reply.map(|reply| self.tag_entries(tree, tag, reply));
                 out.push(Output::Reply(id, reply));
             }
@@ -352,7 +352,7 @@ impl Names {
     fn next_list(&mut self, slot: usize, out: &mut Vec<Output>) {
         while let Some((_, next)) = self.unions[slot].waiting.pop_first() {
             let known = self.queued.remove(&next.id);
-            assert!(known.is_some(), "who waits is found by its request");
+            assert!(known.is_some(), "a waiting task is found by its request");
             let begun = match self.entries {
                 entries if entries >= ENTRIES_MAX => Err(Error::NoMemory),
                 _room => self.begin_list(slot, next),
@@ -385,7 +385,7 @@ impl Names {
     ) {
         let union = &mut self.unions[slot].union;
         let before = union.entries();
-        let answer = union.arrive(reply.expect("it was asked for"));
+        let answer = union.arrive(reply.expect("it was requested"));
         assert!(before <= union.entries(), "an answer brings entries");
         self.entries += union.entries() - before;
         match answer {

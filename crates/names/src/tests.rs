@@ -19,7 +19,7 @@ struct Lab {
     changed: Vec<(RequestId, Result<(), Error>)>,
     /// Whether trees reply later; the requests to them until then.
     slow: bool,
-    asked: VecDeque<(u16, TreeInput)>,
+    wanted: VecDeque<(u16, TreeInput)>,
     /// Number of mounts of each tree, minus the times it was left.
     mounts: BTreeMap<u16, usize>,
     next: u64,
@@ -48,7 +48,7 @@ impl Lab {
             replies: Vec::new(),
             changed: Vec::new(),
             slow: false,
-            asked: VecDeque::new(),
+            wanted: VecDeque::new(),
             mounts: BTreeMap::new(),
             next: 0,
         }
@@ -67,7 +67,7 @@ impl Lab {
                 Output::Tell(tree, input @ TreeInput::Ask(..)) if self.slow => {
                     // Trees pin the objects of a request on its arrival.
                     self.fakes[usize::from(tree)].expect_held(&input);
-                    self.asked.push_back((tree, input));
+                    self.wanted.push_back((tree, input));
                 }
                 Output::Tell(tree, input) => {
                     self.expect_mounted(tree, &input);
@@ -121,7 +121,7 @@ impl Lab {
 
     /// Delivers the reply of the tree that received the oldest request.
     fn answer_one(&mut self) {
-        let (tree, input) = self.asked.pop_front().expect("somebody was asked");
+        let (tree, input) = self.wanted.pop_front().expect("a request was sent");
         let (id, reply) = self.fakes[usize::from(tree)].take(input).expect("an answer");
         self.step(Input::Answered(id, reply));
     }
@@ -378,8 +378,8 @@ fn a_tree_whose_last_user_was_a_request_is_let_go_of() {
     lab.next += 1;
     lab.step(Input::Change(RequestId(lab.next), part));
     // The change is made first.
-    lab.asked.rotate_left(1);
-    while !lab.asked.is_empty() {
+    lab.wanted.rotate_left(1);
+    while !lab.wanted.is_empty() {
         lab.answer_one();
     }
     assert_eq!((lab.changed.len(), lab.replies.len()), (1, 1));
@@ -521,14 +521,14 @@ fn a_change_that_is_given_up_ends_at_once() {
             let id = RequestId(7 | 1 << 63);
             lab.step(Input::Change(id, requested.clone()));
             (0..answers).for_each(|_| lab.answer_one());
-            assert_eq!(lab.asked.len(), 1, "{which}");
+            assert_eq!(lab.wanted.len(), 1, "{which}");
             lab.step(Input::Cancel(id));
             assert_eq!(lab.changed.pop(), Some((id, Err(Error::Cancelled))), "{which}");
             // The next one is made before the reply arrives.
-            let waiting = std::mem::take(&mut lab.asked);
+            let waiting = std::mem::take(&mut lab.wanted);
             lab.slow = false;
             lab.part("/far").unwrap();
-            lab.asked = waiting;
+            lab.wanted = waiting;
             lab.answer_one();
             assert!(lab.changed.is_empty() && lab.names.tasks.is_empty());
             assert_eq!(lab.mounts[&1], 0, "{which}");

@@ -210,10 +210,10 @@ impl Admission {
     }
 
     fn change_handles(&mut self, client: ClientKey, before: usize, after: usize) {
-        assert!(before <= self.handles, "what a connection holds is counted");
+        assert!(before <= self.handles, "the memory of each connection is counted");
         self.handles = self.handles - before + after;
         let held = self.client_handles.entry(client).or_default();
-        assert!(before <= *held, "what a client holds is counted");
+        assert!(before <= *held, "the memory of each client is counted");
         *held = *held - before + after;
         if *held == 0 {
             self.client_handles.remove(&client);
@@ -270,7 +270,7 @@ impl Admission {
 
     /// Updates the number of bytes held by a connection.
     pub(crate) fn count(&mut self, slot: usize, before: usize, after: usize) {
-        assert!(before <= self.bytes, "what a connection holds is counted");
+        assert!(before <= self.bytes, "the memory of each connection is counted");
         self.bytes = self.bytes - before + after;
         if after <= SMALL_MAX && self.turn == Some(slot) {
             self.end_of_turn();
@@ -292,7 +292,7 @@ impl Admission {
             (Some(number), false) => {
                 self.numbers.remove(&slot);
                 let known = self.waiting.remove(&number);
-                assert_eq!(known, Some(slot), "who waits stands in line once");
+                assert_eq!(known, Some(slot), "a connection waits once");
                 if bytes > SMALL_MAX {
                     self.turn.get_or_insert(slot);
                 }
@@ -492,9 +492,9 @@ impl Debt {
 
     /// Returns whether the client is too slow for others to wait for it, given the bytes that may
     /// have been transferred without a completion.
-    pub(crate) fn is_overdue(&self, now: Instant, unheard: usize) -> bool {
+    pub(crate) fn is_overdue(&self, now: Instant, undelivered: usize) -> bool {
         self.since.is_some_and(|(since, moved)| {
-            let (time, moved) = (now.since(since), moved.saturating_add(unheard));
+            let (time, moved) = (now.since(since), moved.saturating_add(undelivered));
             time >= OWING_TIME && (moved as u128) * 1000 < OWING_RATE * time.as_millis()
         })
     }

@@ -10,18 +10,18 @@ use std::time::Duration;
 use tree::RequestId;
 
 /// A storelet's request: worker node, and request id.
-type Asked = (usize, RequestId);
+type Requested = (usize, RequestId);
 
 /// Accounting of one turn and of outstanding charges.
 #[derive(Debug, Default)]
 pub(crate) struct Bill {
     /// Number of events in this turn, and requests to charge for it.
     happened: usize,
-    bearers: Vec<Asked>,
+    bearers: Vec<Requested>,
     /// Time spent since a storelet's last reply, ns.
-    owed: BTreeMap<Asked, u64>,
+    owed: BTreeMap<Requested, u64>,
     /// Requests in flight; whether their storelets have ended, so that they are not charged.
-    under_way: BTreeMap<Asked, bool>,
+    under_way: BTreeMap<Requested, bool>,
 }
 
 impl Bill {
@@ -42,7 +42,7 @@ impl Bill {
     }
 
     /// Records the arrival of a storelet's request.
-    pub(crate) fn asked(&mut self, node: usize, id: RequestId) {
+    pub(crate) fn requested(&mut self, node: usize, id: RequestId) {
         self.bearers.push((node, id));
         let before = self.under_way.insert((node, id), false);
         assert!(before.is_none(), "a request has a number of its own");
@@ -58,11 +58,11 @@ impl Bill {
 
     /// Ends a request and returns the time to charge with its reply, ns.
     pub(crate) fn settle(&mut self, node: usize, id: RequestId) -> u64 {
-        let asked = (node, id);
-        if self.under_way.remove(&asked) == Some(false) {
-            self.bearers.push(asked);
+        let requested = (node, id);
+        if self.under_way.remove(&requested) == Some(false) {
+            self.bearers.push(requested);
         }
-        self.owed.remove(&asked).unwrap_or(0)
+        self.owed.remove(&requested).unwrap_or(0)
     }
 
     /// Returns whether any request is charged for this turn.
@@ -95,13 +95,13 @@ mod tests {
         let (mut bill, one, two) = (Bill::default(), RequestId(1), RequestId(2));
         bill.begin(4);
         assert!(!bill.is_open());
-        bill.asked(7, one);
-        bill.asked(7, two);
+        bill.requested(7, one);
+        bill.requested(7, two);
         bill.share(Duration::from_nanos(400));
         assert!(!bill.is_open(), "it is borne once");
         bill.begin(1);
         assert_eq!(bill.settle(7, one), 100);
-        bill.asked(7, one);
+        bill.requested(7, one);
         bill.share(Duration::from_nanos(30));
         assert_eq!((bill.settle(7, one), bill.settle(7, two)), (30, 100));
         bill.share(Duration::from_nanos(2));
@@ -114,7 +114,7 @@ mod tests {
     fn ended_storelets_are_charged_nothing() {
         let (mut bill, id) = (Bill::default(), RequestId(1));
         bill.begin(1);
-        bill.asked(7, id);
+        bill.requested(7, id);
         bill.leave(7, id);
         bill.close(id);
         bill.share(Duration::from_nanos(100));

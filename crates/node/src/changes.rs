@@ -14,7 +14,7 @@ use super::sources::{self, Opening, Settings, refusal};
 use super::{Order, Served};
 use base::op::{File, PathDone, PathOp};
 use base::{Error, Instant, Name, Stat};
-use names::script::{self, Line, Source as Said};
+use names::script::{self, Line, Source as Outputs};
 use names::{NamespaceChange, Source};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -59,7 +59,7 @@ pub(crate) enum Input {
 
 /// An input of the change in progress.
 #[derive(Debug)]
-enum News {
+enum Event {
     Opened(Result<PathDone, Error>),
     Planted(Option<u16>),
     Recovered(Result<(NodeId, Stat), Error>),
@@ -115,7 +115,7 @@ enum Change {
 #[derive(Clone, Debug)]
 struct Mount {
     at: Vec<Name>,
-    source: Said,
+    source: Outputs,
     order: Order,
     create: bool,
 }
@@ -307,28 +307,28 @@ impl Changes {
             Input::Opened(number, result) if self.late.remove(&number) => {
                 out.extend(result.ok().and_then(sources::file).map(Output::Close));
             }
-            Input::Opened(_, result) => self.handle(now, News::Opened(result), out),
-            Input::Planted(tree) => self.handle(now, News::Planted(tree), out),
-            Input::Recovered(result) => self.handle(now, News::Recovered(result), out),
-            Input::Changed(result) => self.handle(now, News::Changed(result), out),
-            Input::Grown(result) => self.handle(now, News::Grown(result), out),
+            Input::Opened(_, result) => self.handle(now, Event::Opened(result), out),
+            Input::Planted(tree) => self.handle(now, Event::Planted(tree), out),
+            Input::Recovered(result) => self.handle(now, Event::Recovered(result), out),
+            Input::Changed(result) => self.handle(now, Event::Changed(result), out),
+            Input::Grown(result) => self.handle(now, Event::Grown(result), out),
         }
     }
 
     /// Handles an input of the change in progress.
-    fn handle(&mut self, now: Instant, news: News, out: &mut Vec<Output>) {
+    fn handle(&mut self, now: Instant, news: Event, out: &mut Vec<Output>) {
         let Some(Current { cause, step, until }) = self.current.take() else {
-            unreachable!("nothing is under way: {news:?}")
+            unreachable!("nothing is in progress: {news:?}")
         };
         // The duration of a recovery does not count.
-        let until = if matches!(news, News::Recovered(_)) { now + TIMEOUT } else { until };
+        let until = if matches!(news, Event::Recovered(_)) { now + TIMEOUT } else { until };
         let done = self.advance(step, news, out);
         self.go_on(cause, until, done, out);
     }
 
     /// Ends the change in progress for this reason, as soon as possible.
     fn stop(&mut self, error: Error, out: &mut Vec<Output>) {
-        let Current { cause, step, until } = self.current.take().expect("a change is under way");
+        let Current { cause, step, until } = self.current.take().expect("a change is in progress");
         let done = self.leave(step, error, out).map(Some);
         self.go_on(cause, until, done, out);
     }
@@ -343,18 +343,18 @@ impl Changes {
     }
 
     /// Advances the change in progress; `None`: it is made.
-    fn advance(&self, step: Step, news: News, out: &mut Vec<Output>) -> Done {
+    fn advance(&self, step: Step, news: Event, out: &mut Vec<Output>) -> Done {
         match (step, news) {
-            (Step::Opening(mount), News::Opened(result)) => self.opened(mount, result, out),
-            (Step::Planting(mount, _), News::Planted(Some(tree))) => {
+            (Step::Opening(mount), Event::Opened(result)) => self.opened(mount, result, out),
+            (Step::Planting(mount, _), Event::Planted(Some(tree))) => {
                 Ok(Some(Step::Recovering(mount, tree)))
             }
-            (Step::Planting(mount, file), News::Planted(None)) => {
+            (Step::Planting(mount, file), Event::Planted(None)) => {
                 out.extend(file.map(Output::Close));
                 let advice = "there are too many trees; unmount some";
                 Err(refusal(&mount.source, Error::TooManyOpen, advice))
             }
-            (Step::Recovering(mount, tree), News::Recovered(Ok((root, stat)))) => {
+            (Step::Recovering(mount, tree), Event::Recovered(Ok((root, stat)))) => {
                 let Mount { at, source, order, create } = mount;
                 let source_text = script::quoted(&source.to_string()).into();
                 let what = Source::Tree(root, stat);
@@ -364,48 +364,60 @@ impl Changes {
                 ));
                 Ok(Some(Step::Making(Some(tree))))
             }
-            (Step::Recovering(mount, tree), News::Recovered(Err(error))) => {
+            (Step::Recovering(mount, tree), Event::Recovered(Err(error))) => {
                 out.push(Output::Leave(tree));
                 let advice = "run 'upcall volume check' on it";
                 Err(refusal(&mount.source, error, advice))
             }
-            (Step::Leaving(mount, tree, error), News::Recovered(_)) => {
+            (Step::Leaving(mount, tree, error), Event::Recovered(_)) => {
                 out.push(Output::Leave(tree));
                 Err(refusal(&mount.source, error, advice(error)))
             }
-            (Step::Making(_) | Step::Stopping(_, Error::TimedOut), News::Changed(Ok(()))) => {
+            (Step::Making(_) | Step::Stopping(_, Error::TimedOut), Event::Changed(Ok(()))) => {
                 Ok(None)
             }
-            (Step::Stopping(_, error), News::Changed(Ok(()))) => Err(made_in_part(error)),
-            (Step::Making(tree), News::Changed(Err(error)))
-            | (Step::Stopping(tree, error), News::Changed(Err(_))) => {
+            (Step::Stopping(_, error), Event::Changed(Ok(()))) => Err(made_in_part(error)),
+            (Step::Making(tree), Event::Changed(Err(error)))
+            | (Step::Stopping(tree, error), Event::Changed(Err(_))) => {
                 out.extend(tree.map(Output::Leave));
                 Err(Refusal { error, why: format!("{error}; {}", advice(error)) })
             }
-            (Step::Growing(None), News::Grown(result)) => result.map(|()| None),
-            (Step::Growing(Some(error)), News::Grown(result)) => {
+            (Step::Growing(None), Event::Grown(result)) => result.map(|()| None),
+            (Step::Growing(Some(error)), Event::Grown(result)) => {
                 result.and_then(|()| Err(made_in_part(error)))
             }
             // Results follow requests.
             (
                 step @ Step::Opening(_),
-                news @ (News::Planted(_) | News::Recovered(_) | News::Changed(_) | News::Grown(_)),
+                news @ (Event::Planted(_)
+                | Event::Recovered(_)
+                | Event::Changed(_)
+                | Event::Grown(_)),
             )
             | (
                 step @ Step::Planting(..),
-                news @ (News::Opened(_) | News::Recovered(_) | News::Changed(_) | News::Grown(_)),
+                news @ (Event::Opened(_)
+                | Event::Recovered(_)
+                | Event::Changed(_)
+                | Event::Grown(_)),
             )
             | (
                 step @ (Step::Recovering(..) | Step::Leaving(..)),
-                news @ (News::Opened(_) | News::Planted(_) | News::Changed(_) | News::Grown(_)),
+                news @ (Event::Opened(_) | Event::Planted(_) | Event::Changed(_) | Event::Grown(_)),
             )
             | (
                 step @ (Step::Making(_) | Step::Stopping(..)),
-                news @ (News::Opened(_) | News::Planted(_) | News::Recovered(_) | News::Grown(_)),
+                news @ (Event::Opened(_)
+                | Event::Planted(_)
+                | Event::Recovered(_)
+                | Event::Grown(_)),
             )
             | (
                 step @ Step::Growing(_),
-                news @ (News::Opened(_) | News::Planted(_) | News::Recovered(_) | News::Changed(_)),
+                news @ (Event::Opened(_)
+                | Event::Planted(_)
+                | Event::Recovered(_)
+                | Event::Changed(_)),
             ) => unreachable!("{news:?} while {step:?}"),
         }
     }
@@ -432,7 +444,7 @@ impl Changes {
                 let advice = if error == Error::TimedOut { late } else { advice(error) };
                 Err(refusal(&mount.source, error, advice))
             }
-            Step::Planting(..) => unreachable!("a tree is planted before anything else is heard"),
+            Step::Planting(..) => unreachable!("a tree is planted before any other input"),
             Step::Recovering(mount, tree) | Step::Leaving(mount, tree, _) => {
                 Ok(Step::Leaving(mount, tree, error))
             }
@@ -503,7 +515,7 @@ impl Changes {
     pub(crate) fn check(&self) {
         assert!(self.late.len() <= LATE_MAX + 1, "few openings that nobody waits for");
         let planting = matches!(self.step_now(), Some(Step::Planting(..)));
-        assert!(!planting, "a tree is planted before anything else is heard");
+        assert!(!planting, "a tree is planted before any other input");
         assert!(!self.draining || self.waiting.is_empty(), "nothing waits when the node ends");
         let opening = matches!(self.step_now(), Some(Step::Opening(_)));
         assert!(!opening || !self.late.contains(&self.number), "somebody waits for it");

@@ -35,7 +35,7 @@ impl Node {
             HOME => self.connections.get(client.slot).map(|it| it.client()),
             _ => self.front_clients.get(&client).copied(),
         });
-        key.unwrap_or(ClientKey::of_asker(id.asker()))
+        key.unwrap_or(ClientKey::of_requester(id.requester()))
     }
 
     /// Counts a file that is being closed: its descriptor is in use as before.
@@ -65,7 +65,7 @@ mod tests {
         let addresses = ["10.0.0.1:1", "10.0.0.2:1", "[2001:db8::1]:7", "[::1]:2", "nowhere"];
         let users = [1, 2].map(Origin::User);
         let keys = addresses.map(of).into_iter().chain(users).map(|it| it.key());
-        let keys: BTreeSet<ClientKey> = keys.chain([ClientKey::of_asker(1)]).collect();
+        let keys: BTreeSet<ClientKey> = keys.chain([ClientKey::of_requester(1)]).collect();
         assert_eq!(keys.len(), addresses.len() + users.len() + 1);
     }
 
@@ -74,10 +74,11 @@ mod tests {
         let mut node = node_with_connections();
         let client = node.connections[0].client();
         assert_eq!(node.client_key(RequestId::new(0, 5)), client);
-        assert_eq!(node.client_key(RequestId::new(99, 5)), ClientKey::of_asker(99));
+        assert_eq!(node.client_key(RequestId::new(99, 5)), ClientKey::of_requester(99));
         let left = |node: &Node, client| node.admission.room(0, client).client_handles;
         let before = left(&node, client);
-        let closing = |begins| Event { id: OpId::UNASKED, done: Done::Closing { client, begins } };
+        let closing =
+            |begins| Event { id: OpId::UNREQUESTED, done: Done::Closing { client, begins } };
         turn(&mut node, (0..1000).map(|_| closing(true)).collect());
         assert_eq!((node.closing, node.admission.handles()), (1000, 1000));
         assert_eq!(before - left(&node, client), 17 * 1000, "its own share, and what is free");

@@ -155,7 +155,7 @@ pub struct Port {
 
 impl Port {
     /// Returns whether the kernel verifies the identities of its clients: a Unix socket.
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_verified(&self) -> bool {
         matches!(self.clients, Clients::Themselves | Clients::Spokesmen(_))
     }
 }

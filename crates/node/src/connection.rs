@@ -168,7 +168,7 @@ pub struct Connection {
     debt: Debt,
     /// Time of the last received bytes; time of the request of each call.
     received: Instant,
-    asked: Vec<Instant>,
+    requested: Vec<Instant>,
     from_session: Vec<SessionOutput>,
     /// Time of the node's next look at this connection.
     pub(crate) alarm: Option<Instant>,
@@ -195,7 +195,7 @@ impl Connection {
             silent_until: None,
             debt: Debt::default(),
             received: Instant(0),
-            asked: Vec::new(),
+            requested: Vec::new(),
             from_session: Vec::new(),
             alarm: None,
             is_marked: false,
@@ -251,11 +251,11 @@ impl Connection {
     /// Returns whether the client keeps memory that others wait for.
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
         // The send of a single larger message completes when most of it has been received.
-        let unheard = match self.sending {
+        let undelivered = match self.sending {
             Sending::No => 0,
             Sending::Yes { bytes, .. } => bytes.saturating_sub(UNSENT_MAX),
         };
-        self.state != State::Ending && self.debt.is_overdue(now, unheard)
+        self.state != State::Ending && self.debt.is_overdue(now, undelivered)
     }
 
     /// Returns whether the session has requests for its next turn.
@@ -384,10 +384,10 @@ impl Connection {
 
     fn note_asked(&mut self, now: Instant, call: CallId, out: &mut Vec<Output>) {
         let index = call.0 as usize;
-        if self.asked.len() <= index {
-            self.asked.resize(index + 1, now);
+        if self.requested.len() <= index {
+            self.requested.resize(index + 1, now);
         }
-        self.asked[index] = now;
+        self.requested[index] = now;
         out.push(Output::Staged(Stage::Made, now.since(self.received)));
     }
 
@@ -441,8 +441,8 @@ impl Automaton for Connection {
                 }
             }
             Input::Answered(call, reply) => {
-                let asked = self.asked.get(call.0 as usize).copied().unwrap_or(now);
-                out.push(Output::Staged(Stage::Answered, now.since(asked)));
+                let requested = self.requested.get(call.0 as usize).copied().unwrap_or(now);
+                out.push(Output::Staged(Stage::Answered, now.since(requested)));
                 self.pass(now, SessionInput::Answered(call, reply), out);
             }
             Input::Claimed(call, claim) => {
@@ -477,15 +477,15 @@ impl Automaton for Connection {
             assert!(self.unsent.is_empty());
         }
         self.session.check();
-        assert!(self.from_session.is_empty(), "what the session said was looked at");
+        assert!(self.from_session.is_empty(), "all output of the session was handled");
         let gathered: usize = self.unsent.iter().map(|buf| buf.len()).sum();
         let sending = match self.sending {
             Sending::Yes { bytes, .. } => bytes,
             Sending::No => 0,
         };
-        let said = self.session.unsent();
-        assert!(gathered + sending <= said, "what is sent was said");
+        let outputs = self.session.unsent();
+        assert!(gathered + sending <= outputs, "bytes sent are output of the session");
         let is_lost = self.state == State::Ending;
-        assert!(is_lost || gathered + sending == said, "what was said is sent");
+        assert!(is_lost || gathered + sending == outputs, "output is sent");
     }
 }

@@ -338,7 +338,7 @@ impl Queue {
         Some(client)
     }
 
-    /// Ends a turn with its cost; `is_left` tells whether requests are left over. The connection is
+    /// Ends a turn with its cost; `is_left`: whether requests are left over. The connection is
     /// queued again if input is left.
     fn end(&mut self, client: Client, cost: Duration, is_left: bool) {
         let flow = &mut self.flows[client.node][client.slot];
@@ -370,7 +370,7 @@ impl Queue {
         }
         let flow = mem::take(self.flow(client));
         let is_empty = flow.received.is_none() && flow.done.is_empty() && flow.inbox.is_empty();
-        assert!(is_empty, "what was under way for it has come back");
+        assert!(is_empty, "no operation of it is in flight");
         if let Some(tag) = flow.tag {
             self.waiting.remove(&(tag, client));
         }
@@ -427,9 +427,9 @@ impl Node {
             let posted = ops[before..].iter().filter(|op| matches!(op, Op::Post { .. })).count();
             let operations = ops.len() - before - posted + inputs;
             let operations = u32::try_from(operations).unwrap_or(u32::MAX);
-            let said = self.unsent(client).saturating_sub(unsent) as u64;
+            let outputs = self.unsent(client).saturating_sub(unsent) as u64;
             let ended = clock();
-            let moved = Duration::from_nanos(said / BYTES_PER_NS);
+            let moved = Duration::from_nanos(outputs / BYTES_PER_NS);
             let cost = ended.since(begun) + OPERATION_COST * operations + moved;
             let is_left = self.own(client).is_some_and(Connection::has_requests_left);
             self.queue.end(client, cost, is_left);

@@ -90,7 +90,7 @@ impl Node {
                     ops.push(Op::Path {
                         id: opening(number),
                         caller: Caller::Server,
-                        asker: NOBODY,
+                        requester: NOBODY,
                         within: None,
                         op,
                     });

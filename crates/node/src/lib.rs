@@ -69,7 +69,7 @@ use front::nfs::Replays;
 use front::webdav::Locks;
 use listener::ACCEPTED_MAX;
 use listener::Listener;
-use log::{Access, Log, News};
+use log::{Access, Log, LogMessage};
 use messages::Role;
 use mounted_tree::Tree;
 use names::{Mount, Names, NamespaceChange, Source};
@@ -209,7 +209,7 @@ pub struct Node {
     /// Number of the node that has the replicas of services, if there are any; in home only.
     replicas: Option<usize>,
     /// Messages for the operator. At most [`NEWS_MAX`].
-    news: VecDeque<News>,
+    news: VecDeque<LogMessage>,
     /// Access log entries of the present turn.
     accesses: Vec<Access>,
     scratch: Scratch,
@@ -385,7 +385,7 @@ impl Node {
         assert_eq!(self.alarms, alarms.collect(), "alarms are those of connections");
         for (slot, connection) in &self.connections {
             assert!(!connection.is_marked, "marks are for the end of a turn");
-            assert!(!connection.is_over(), "what is over is forgotten: connection {slot}");
+            assert!(!connection.is_over(), "an ended connection is forgotten: {slot}");
             let wanted = connection.deadline();
             let early = wanted.is_none_or(|at| connection.alarm.is_some_and(|alarm| alarm <= at));
             assert!(

@@ -17,7 +17,7 @@ pub enum Level {
 
 /// A message for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
+pub struct LogMessage {
     /// Severity.
     pub level: Level,
     /// Component of the server.
@@ -38,7 +38,7 @@ pub struct Access {
 /// Receiver of messages and of the access log. It must not block.
 pub trait Log {
     /// Takes a message for the operator.
-    fn news(&mut self, news: News);
+    fn news(&mut self, news: LogMessage);
     /// Takes an entry of the access log.
     fn access(&mut self, access: Access);
     /// Called once, when the node begins to end.
@@ -47,18 +47,18 @@ pub trait Log {
 
 /// Drops everything.
 impl Log for () {
-    fn news(&mut self, _: News) {}
+    fn news(&mut self, _: LogMessage) {}
     fn access(&mut self, _: Access) {}
 }
 
 impl Node {
     /// Takes the next message for the operator.
-    pub fn next_news(&mut self) -> Option<News> {
+    pub fn next_log_message(&mut self) -> Option<LogMessage> {
         self.news.pop_front()
     }
 
     /// Adds a message for the operator.
-    pub(crate) fn add_news(&mut self, news: News) {
+    pub(crate) fn add_log_message(&mut self, news: LogMessage) {
         if self.news.len() == NEWS_MAX {
             self.news.pop_front();
         }
@@ -75,7 +75,7 @@ impl Node {
 
     /// Writes everything queued to the log.
     pub(crate) fn write_log(&mut self, log: &mut dyn Log) {
-        while let Some(news) = self.next_news() {
+        while let Some(news) = self.next_log_message() {
             log.news(news);
         }
         self.accesses.drain(..).for_each(|access| log.access(access));

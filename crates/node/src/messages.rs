@@ -11,7 +11,7 @@
 
 use super::connection;
 use super::fairness::{Client, Completion};
-use super::log::News;
+use super::log::LogMessage;
 use super::relay;
 use super::status::Report;
 use super::{Node, Phase};
@@ -89,7 +89,7 @@ pub(crate) enum NodeMessage {
     /// A replica is closed, and sends nothing more.
     Closed(u16),
     /// Message for the operator.
-    News(News),
+    LogMessage(LogMessage),
     /// All file systems of the host that do not respond to a node.
     Unresponsive(usize, Vec<Unresponsive>),
 }
@@ -176,11 +176,11 @@ impl Node {
     pub(crate) fn client_of(&self, id: RequestId) -> Option<Client> {
         let (node, id) = asked_by(id);
         let has_turns = node <= NODES_MAX && !self.is_worker(node);
-        has_turns.then_some(Client { node, slot: id.asker() as usize })
+        has_turns.then_some(Client { node, slot: id.requester() as usize })
     }
 
     pub(crate) fn answer_here(&mut self, id: RequestId, reply: Result<Reply, Error>) {
-        let (slot, call) = (id.asker() as usize, CallId(id.0 as u32));
+        let (slot, call) = (id.requester() as usize, CallId(id.0 as u32));
         let input = connection::Input::Answered(call, reply);
         self.messages.push_back(Message::Connection(slot, input));
     }
@@ -228,7 +228,7 @@ impl Node {
             }
             ClientMessage::Reply(id, reply) => {
                 self.bill.defer();
-                let client = Client::of_slot(id.asker() as usize);
+                let client = Client::of_slot(id.requester() as usize);
                 self.queue.complete(client, Completion::Reply(id, reply));
             }
         }
@@ -297,8 +297,9 @@ impl Node {
             }
             NodeMessage::Closed(tree) => self.step_relay(now, tree, relay::Input::Finished, ops),
             // Events during the shutdown are not reported.
-            NodeMessage::News(_) if !matches!(self.phase, Phase::Joining | Phase::Running) => {}
-            NodeMessage::News(news) => self.add_news(news),
+            NodeMessage::LogMessage(_)
+                if !matches!(self.phase, Phase::Joining | Phase::Running) => {}
+            NodeMessage::LogMessage(news) => self.add_log_message(news),
             NodeMessage::Unresponsive(node, all) => self.report_unresponsive(now, node, all),
         }
     }
@@ -306,7 +307,7 @@ impl Node {
     /// Forwards a message of a storelet to the name space.
     fn forward_storelet(&mut self, worker: usize, input: names::Input) {
         match &input {
-            names::Input::Ask(id, _) => self.bill.asked(worker, *id),
+            names::Input::Ask(id, _) => self.bill.requested(worker, *id),
             // A storelet only cancels when it has ended.
             names::Input::Cancel(id) => self.bill.leave(worker, *id),
             names::Input::Release(_) | names::Input::Close(_) | names::Input::Abandon(_) => {}
@@ -384,7 +385,7 @@ mod tests {
     }
 
     fn of_client(node_message: ClientMessage) -> Event {
-        Event { id: OpId::UNASKED, done: Done::Envelope(Envelope(Box::new(node_message))) }
+        Event { id: OpId::UNREQUESTED, done: Done::Envelope(Envelope(Box::new(node_message))) }
     }
 
     fn names(slot: usize, input: names::Input) -> Event {
@@ -449,11 +450,11 @@ mod tests {
         let ids: BTreeSet<RequestId> = replies.iter().map(|(id, _)| *id).collect();
         assert!(replies.len() == 802 && ids.len() == 802, "each request has one reply");
         for slot in [2, 3] {
-            let before = replies.iter().position(|(id, _)| id.asker() == slot).unwrap();
+            let before = replies.iter().position(|(id, _)| id.requester() == slot).unwrap();
             assert!(before <= 500, "connection {slot} waited for {before} requests of others");
         }
         // Requests of one connection are started in order.
-        let of_first = replies.iter().map(|(id, _)| *id).filter(|id| id.asker() == 0);
+        let of_first = replies.iter().map(|(id, _)| *id).filter(|id| id.requester() == 0);
         assert!(of_first.is_sorted());
     }
 
@@ -499,7 +500,7 @@ mod tests {
         let mut events: Vec<Event> = (1..300).map(|call| stat(&home, 0, call)).collect();
         events.push(names(0, names::Input::Close(open)));
         let over = Envelope(Box::new(NodeMessage::Over(FRONT)));
-        events.push(Event { id: OpId::UNASKED, done: Done::Envelope(over) });
+        events.push(Event { id: OpId::UNREQUESTED, done: Done::Envelope(over) });
         let replies = turns(&mut home, events);
         assert!(replies.is_empty() && home.is_last() && opens(&home) == 0);
     }

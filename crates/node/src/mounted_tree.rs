@@ -3,7 +3,7 @@
 //! To add a kind of tree, implement [`Tree`] for it here, and create it in [`create`] or where the
 //! node does.
 
-use super::log::{Level, News};
+use super::log::{Level, LogMessage};
 use super::messages::{self, NodeMessage};
 use super::relay::{self, Relay};
 use super::{Config, Served};
@@ -76,7 +76,7 @@ pub(crate) trait Tree:
     fn tick(&mut self, _now: Instant, _out: &mut Vec<Output>) {}
 
     /// Takes the next message for the operator.
-    fn next_news(&mut self) -> Option<News> {
+    fn next_log_message(&mut self) -> Option<LogMessage> {
         None
     }
 
@@ -308,9 +308,9 @@ impl Tree for Volume {
         self.set_client(client);
     }
 
-    fn next_news(&mut self) -> Option<News> {
+    fn next_log_message(&mut self) -> Option<LogMessage> {
         let text = self.next_report()?;
-        Some(News { level: Level::Error, target: "volume", text })
+        Some(LogMessage { level: Level::Error, target: "volume", text })
     }
 
     fn is_closed(&self) -> bool {
@@ -383,10 +383,10 @@ impl Tree for Remote {
         Some(tree::remote::HANDLES_MAX)
     }
 
-    fn next_news(&mut self) -> Option<News> {
-        let news = self.next_news()?;
+    fn next_log_message(&mut self) -> Option<LogMessage> {
+        let news = self.next_link_state()?;
         let level = if news.is_up() { Level::Info } else { Level::Warn };
-        Some(News { level, target: "mount", text: format!("{}: {news}", self.name()) })
+        Some(LogMessage { level, target: "mount", text: format!("{}: {news}", self.name()) })
     }
 }
 
@@ -407,9 +407,9 @@ impl Tree for Storelets {
         Some(storelet::OPENS_MAX)
     }
 
-    fn next_news(&mut self) -> Option<News> {
-        let text = self.next_news()?;
-        Some(News { level: Level::Warn, target: "storelet", text })
+    fn next_log_message(&mut self) -> Option<LogMessage> {
+        let text = self.next_report()?;
+        Some(LogMessage { level: Level::Warn, target: "storelet", text })
     }
 
     fn has_files(&self) -> bool {
@@ -430,13 +430,13 @@ impl Tree for Hosted {
         Some(services::OPENS_MAX)
     }
 
-    fn next_news(&mut self) -> Option<News> {
-        let (is_up, text) = match self.next_news() {
+    fn next_log_message(&mut self) -> Option<LogMessage> {
+        let (is_up, text) = match self.next_report() {
             Some(text) => (false, text),
-            None => self.next_connection_news()?,
+            None => self.next_connection_report()?,
         };
         let level = if is_up { Level::Info } else { Level::Warn };
-        Some(News { level, target: "replica", text })
+        Some(LogMessage { level, target: "replica", text })
     }
 
     fn drain(&mut self, now: Instant, out: &mut Vec<Output>) {
@@ -451,11 +451,11 @@ pub(crate) struct StandIn(pub(crate) Relay);
 impl StandIn {
     /// Steps the stand-in; its outputs leave as messages to the other node.
     pub(crate) fn pass(&mut self, now: Instant, input: relay::Input, out: &mut Vec<Output>) {
-        let (mut asked, mut posts) = (Vec::new(), Vec::new());
-        self.0.step(now, input, &mut asked);
+        let (mut requested, mut posts) = (Vec::new(), Vec::new());
+        self.0.step(now, input, &mut requested);
         let (node, tree) = (self.0.node(), self.0.root().tree());
         let mut post = |node_message| messages::post(node, node_message, &mut posts);
-        for output in asked {
+        for output in requested {
             match output {
                 relay::Output::Forward(input) => post(NodeMessage::Forward(tree, input)),
                 relay::Output::Drain => post(NodeMessage::DrainTree(tree)),

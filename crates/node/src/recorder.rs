@@ -103,7 +103,7 @@ pub struct Tally {
 
 /// Properties of a request in flight.
 #[derive(Debug)]
-enum Asked {
+enum Requested {
     /// Walk to this path.
     Walk(Arc<str>),
     /// Open of the file at this path, perhaps with truncation.
@@ -131,7 +131,7 @@ enum Asked {
 pub(crate) struct Recorder {
     books: Books,
     /// Requests that may become I/O, with their times. Bounded by the node's admission control.
-    pending: BTreeMap<RequestId, (Instant, Asked)>,
+    pending: BTreeMap<RequestId, (Instant, Requested)>,
     /// Records not yet handed out; those from `fresh` on were answered in this turn.
     batch: Vec<Recorded>,
     fresh: usize,
@@ -164,7 +164,7 @@ impl Recorder {
             return;
         }
         match input {
-            Input::Ask(id, request) => self.asked(now, *id, &request.ask),
+            Input::Ask(id, request) => self.requested(now, *id, &request.ask),
             Input::Release(node) => self.books.release(*node),
             Input::Close(open) | Input::Abandon(open) => self.books.close(*open),
             Input::Cancel(_) | Input::Answered(..) | Input::Change(..) => {}
@@ -172,44 +172,44 @@ impl Recorder {
     }
 
     /// Records a request.
-    fn asked(&mut self, now: Instant, id: RequestId, ask: &Ask) {
-        if let Some(asked) = self.books.understand(ask) {
-            self.pending.insert(id, (now, asked));
+    fn requested(&mut self, now: Instant, id: RequestId, ask: &Ask) {
+        if let Some(requested) = self.books.understand(ask) {
+            self.pending.insert(id, (now, requested));
         }
     }
 
     /// Records a reply.
     pub(crate) fn answered(&mut self, id: RequestId, reply: &Result<Reply, Error>) {
-        let Some((at, asked)) = self.pending.remove(&id) else { return };
+        let Some((at, requested)) = self.pending.remove(&id) else { return };
         if let Ok(reply) = reply {
             let stream = (id.0 >> 32) as u32;
-            self.done(Whose { at, stream }, asked, reply);
+            self.done(RequestOrigin { at, stream }, requested, reply);
         }
     }
 
-    fn done(&mut self, whose: Whose, asked: Asked, reply: &Reply) {
-        match (asked, reply) {
-            (Asked::Walk(path), Reply::Walked(stats, Some(node))) => {
+    fn done(&mut self, whose: RequestOrigin, requested: Requested, reply: &Reply) {
+        match (requested, reply) {
+            (Requested::Walk(path), Reply::Walked(stats, Some(node))) => {
                 self.books.hold(*node, path, stats.last());
             }
-            (Asked::Open(path, access), Reply::Opened(open, stat)) => {
+            (Requested::Open(path, access), Reply::Opened(open, stat)) => {
                 self.opened(whose, path, access, *open, stat);
             }
-            (Asked::Create(path, access), Reply::Created(node, open, stat)) => {
+            (Requested::Create(path, access), Reply::Created(node, open, stat)) => {
                 if stat.size == 0 && self.books.known(&path).is_none_or(|file| file.size() == 0) {
                     self.made(whose, path.clone());
                 }
                 self.opened(whose, path.clone(), access, *open, stat);
                 self.books.hold(*node, path, None);
             }
-            (Asked::CreateAnew(path, access), Reply::Created(node, open, stat)) => {
+            (Requested::CreateAnew(path, access), Reply::Created(node, open, stat)) => {
                 self.books.known(&path).iter().for_each(|file| file.set_size(0));
                 self.made(whose, path.clone());
                 self.opened(whose, path.clone(), access, *open, stat);
                 self.books.hold(*node, path, None);
             }
-            (Asked::Make(path), _made) => self.made(whose, path),
-            (Asked::Fetch(path), Reply::Fetched(stat, data, open)) => {
+            (Requested::Make(path), _made) => self.made(whose, path),
+            (Requested::Fetch(path), Reply::Fetched(stat, data, open)) => {
                 if let Some(file) = self.books.file(path, stat) {
                     self.note(whose, Act::Read, &file, 0, data.len());
                     if let Some(open) = open {
@@ -217,21 +217,21 @@ impl Recorder {
                     }
                 }
             }
-            (Asked::Read(file, offset), Reply::Data(data)) => {
+            (Requested::Read(file, offset), Reply::Data(data)) => {
                 self.note(whose, Act::Read, &file, offset, data.len());
             }
-            (Asked::Read(file, offset), Reply::Pieces(pieces)) => {
+            (Requested::Read(file, offset), Reply::Pieces(pieces)) => {
                 let len = pieces.iter().map(|piece| piece.len()).sum();
                 self.note(whose, Act::Read, &file, offset, len);
             }
-            (Asked::Write(Open { file, append }, offset), Reply::Written(len)) => {
+            (Requested::Write(Open { file, append }, offset), Reply::Written(len)) => {
                 let offset = if append { file.size() } else { offset };
                 file.set_size(file.size().max(offset.saturating_add(u64::from(*len))));
                 self.note(whose, Act::Write, &file, offset, *len as usize);
             }
-            (Asked::Sync(file), _done) => self.push(whose, Act::Sync, &file, 0, 0),
-            (Asked::Size(file, size), _done) => self.cut(whose, &file, size),
-            (Asked::Remove(file), _done) => {
+            (Requested::Sync(file), _done) => self.push(whose, Act::Sync, &file, 0, 0),
+            (Requested::Size(file, size), _done) => self.cut(whose, &file, size),
+            (Requested::Remove(file), _done) => {
                 self.push(whose, Act::Remove, &file, 0, 0);
                 self.books.forget(&file);
             }
@@ -242,7 +242,7 @@ impl Recorder {
 
     fn opened(
         &mut self,
-        whose: Whose,
+        whose: RequestOrigin,
         path: Arc<str>,
         access: base::Access,
         open: OpenId,
@@ -257,7 +257,7 @@ impl Recorder {
         self.books.open(open, Open { file, append: access.append });
     }
 
-    fn made(&mut self, whose: Whose, path: Arc<str>) {
+    fn made(&mut self, whose: RequestOrigin, path: Arc<str>) {
         let stat = Stat { kind: base::Kind::File, ..Stat::default() };
         if let Some(file) = self.books.file(path, &stat) {
             self.push(whose, Act::Create, &file, 0, 0);
@@ -265,21 +265,21 @@ impl Recorder {
     }
 
     /// Records a change of a file's size.
-    fn cut(&mut self, whose: Whose, file: &Rc<File>, size: u64) {
+    fn cut(&mut self, whose: RequestOrigin, file: &Rc<File>, size: u64) {
         let gone = file.size().saturating_sub(size);
         file.set_size(size);
         self.note(whose, Act::Trim, file, size, usize::try_from(gone).unwrap_or(usize::MAX));
     }
 
     /// Records a transfer, if it was not empty.
-    fn note(&mut self, whose: Whose, act: Act, file: &Rc<File>, offset: u64, len: usize) {
+    fn note(&mut self, whose: RequestOrigin, act: Act, file: &Rc<File>, offset: u64, len: usize) {
         if len > 0 {
             self.push(whose, act, file, offset, u32::try_from(len).unwrap_or(u32::MAX));
         }
     }
 
-    fn push(&mut self, whose: Whose, act: Act, file: &Rc<File>, offset: u64, len: u32) {
-        let Whose { at, stream } = whose;
+    fn push(&mut self, whose: RequestOrigin, act: Act, file: &Rc<File>, offset: u64, len: u32) {
+        let RequestOrigin { at, stream } = whose;
         let (number, path) = (file.number, file.path.clone());
         let until = at;
         self.batch.push(Recorded { at, until, act, file: number, path, offset, len, stream });
@@ -348,7 +348,7 @@ impl Recorder {
 
 /// Time and originator of a request.
 #[derive(Clone, Copy, Debug)]
-struct Whose {
+struct RequestOrigin {
     at: Instant,
     stream: u32,
 }

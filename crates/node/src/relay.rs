@@ -145,7 +145,7 @@ impl Relay {
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) {
-        assert!(pending.remove(&id).is_some(), "{id:?} is answered once, and was asked before");
+        assert!(pending.remove(&id).is_some(), "{id:?} is answered once, after its request");
         self.opens += usize::from(hands_out(&reply));
         out.push(Output::Reply(id, reply));
     }

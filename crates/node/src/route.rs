@@ -8,7 +8,7 @@ use super::admission;
 use super::changes;
 use super::connection::{self, Connection, address_of};
 use super::fairness::{Client, Completion};
-use super::log::{Level, News};
+use super::log::{Level, LogMessage};
 use super::messages::{self, ClientMessage, HOME, NodeMessage, Role};
 use super::mounted_tree::Tree;
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
@@ -98,13 +98,13 @@ impl Node {
     /// Collects messages for the operator. Events of other servers during the shutdown are not
     /// reported.
     fn gather_news(&mut self, tree: u16, ops: &mut Vec<Op>) {
-        while let Some(news) = self.trees[tree].next_news() {
+        while let Some(news) = self.trees[tree].next_log_message() {
             let ends = !matches!(self.phase, Phase::Joining | Phase::Running);
             match &self.role {
                 Role::Home(_) if ends && self.trees[tree].volume().is_none() => {}
-                Role::Home(_) | Role::Front(_) => self.add_news(news),
+                Role::Home(_) | Role::Front(_) => self.add_log_message(news),
                 // Home knows whether the server is shutting down.
-                Role::Replicas(..) => messages::post(HOME, NodeMessage::News(news), ops),
+                Role::Replicas(..) => messages::post(HOME, NodeMessage::LogMessage(news), ops),
             }
         }
     }
@@ -380,7 +380,7 @@ impl Node {
     }
 
     fn session(&self, port: &Port, peer: &Peer) -> Session {
-        let told = port.is_told();
+        let reported = port.is_verified();
         let identity = match (&port.clients, peer) {
             (Clients::All(identity), _) => identity.clone(),
             (Clients::Spokesmen(uids), Peer::Local(user)) if uids.contains(&user.uid) => {
@@ -394,7 +394,7 @@ impl Node {
             }
         };
         let mut session = Session::new(port.protocol, self.export.clone(), identity, port.local);
-        if told && !self.config.read_only {
+        if reported && !self.config.read_only {
             session.allow_admin();
         }
         let is_allowed = match peer {
@@ -437,7 +437,7 @@ impl Node {
         let waiting: Vec<usize> = self.waiting.iter().copied().collect();
         for index in waiting {
             // Local clients can connect when others cannot.
-            let is_local = self.config.ports[index].is_told();
+            let is_local = self.config.ports[index].is_verified();
             let kept = if is_local { admission::LOCAL_PLACES } else { 0 };
             let max = self.config.connections_max + kept;
             let input = match max.saturating_sub(self.connections.len()) {
@@ -633,7 +633,7 @@ impl Node {
                 "ending: waiting for requests of {count} {connections}, at most {limit} s; another \
                  signal ends it at once"
             );
-            self.add_news(News { level: Level::Info, target: "server", text });
+            self.add_log_message(LogMessage { level: Level::Info, target: "server", text });
         }
     }
 

@@ -74,7 +74,7 @@ impl Shadow {
                     | NodeMessage::CloseTree(_)
                     | NodeMessage::Replied(..)
                     | NodeMessage::Closed(_)
-                    | NodeMessage::News(_)
+                    | NodeMessage::LogMessage(_)
                     | NodeMessage::Unresponsive(..) => FromHome::Other,
                 }
             }

@@ -35,8 +35,8 @@ impl Node {
 
     /// Handles a message of another thread.
     pub(crate) fn cross(&mut self, now: Instant, crossing: Crossing, ops: &mut Vec<Op>) {
-        if let Crossing::Worker(told) = crossing {
-            return self.step_worker(now, worker::Input::Told(told), ops);
+        if let Crossing::Worker(reported) = crossing {
+            return self.step_worker(now, worker::Input::Reported(reported), ops);
         }
         let crossing = match crossing {
             Crossing::Ask(id, request) => {
@@ -63,13 +63,13 @@ impl Node {
             | Crossing::Answered(..)) => crossing,
         };
         let done = Done::Envelope(Envelope(Box::new(crossing)));
-        self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));
+        self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNREQUESTED, done)));
     }
 
     /// Delivers a reply to the tree of storelets.
     pub(crate) fn answer_storelets(&mut self, id: RequestId, reply: Result<Reply, Error>) {
         let done = Done::Envelope(Crossing::Answered(id.0, reply).envelope());
-        self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNASKED, done)));
+        self.messages.push_back(Message::Tree(STORELETS, TreeInput::Done(OpId::UNREQUESTED, done)));
     }
 
     /// Steps the worker, if this is one.
@@ -90,8 +90,8 @@ impl Node {
                 Output::Cancel(id) => names::Input::Cancel(RequestId(id.number())),
                 Output::Release(node) => names::Input::Release(node),
                 Output::Close(open) => names::Input::Close(open),
-                Output::Tell(told) => {
-                    ops.push(Op::Post { to: HOME, envelope: Crossing::Home(told).envelope() });
+                Output::Tell(reported) => {
+                    ops.push(Op::Post { to: HOME, envelope: Crossing::Home(reported).envelope() });
                     continue;
                 }
             };

@@ -56,7 +56,7 @@ impl Node {
     pub(crate) fn reported(&mut self, now: Instant, front: usize, key: usize, report: Report) {
         let survey = &mut self.surveys[key];
         let awaited = survey.awaited.remove(&front);
-        assert!(awaited, "a node reports once, and was asked to");
+        assert!(awaited, "a node reports once, on request");
         survey.report.add(report);
         self.finish_survey(now, key);
     }

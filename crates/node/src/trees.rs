@@ -194,7 +194,7 @@ impl Trees {
             host.set_handles_max(before + spare);
             host.step(now, input, out);
             let after = host.handles();
-            assert!(before <= self.held, "what each has is counted");
+            assert!(before <= self.held, "the entries of each are counted");
             self.held = self.held - before + after;
         } else {
             mounted.step(now, input, out);

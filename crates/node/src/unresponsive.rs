@@ -1,6 +1,6 @@
 //! Unresponsive file systems of the host: detected by the reactor, reported to the operator.
 
-use super::log::{Level, News};
+use super::log::{Level, LogMessage};
 use super::messages::{HOME, NodeMessage, post};
 use super::{Node, Phase, metrics};
 use base::Instant;
@@ -36,7 +36,7 @@ impl Node {
         if matches!(self.phase, Phase::Joining | Phase::Running) {
             let lines = changes(now, &before, &merge(&self.unresponsive));
             for (level, text) in lines {
-                self.add_news(News { level, target: "host", text });
+                self.add_log_message(LogMessage { level, target: "host", text });
             }
         }
     }

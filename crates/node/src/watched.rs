@@ -26,7 +26,7 @@ impl Node {
         let Some(changes) = self.changing.remove(&id) else { return };
         let Some(service) = self.trees[SERVICE].downcast_mut::<Service>() else { return };
         for change in changes.made(reply) {
-            service.publish(id.asker(), change);
+            service.publish(id.requester(), change);
         }
         self.trees.mark(SERVICE);
     }

@@ -195,7 +195,7 @@ fn names(path: &str) -> Vec<Name> {
 }
 
 fn ask(world: &mut World, caller: Caller, op: PathOp) -> PathDone {
-    world.submit(Op::Path { id: OpId(7), caller, asker: NOBODY, within: None, op });
+    world.submit(Op::Path { id: OpId(7), caller, requester: NOBODY, within: None, op });
     let mut events = Vec::new();
     world.wait(None, &mut events);
     match events.pop() {

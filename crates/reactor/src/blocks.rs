@@ -79,7 +79,7 @@ impl BlockTransfer {
 
     /// Returns the parts of blocks to be written by the next call.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &[u8]> {
-        assert!(!self.is_read(), "what is read is not written");
+        assert!(!self.is_read(), "pages read are clean");
         let mut skip = self.done % self.size;
         let rest = self.blocks[self.done / self.size..].iter().take(BLOCKS_MAX);
         rest.map(move |block| &block[std::mem::take(&mut skip)..])
@@ -87,7 +87,7 @@ impl BlockTransfer {
 
     /// Returns the parts of blocks to be filled by the next call.
     pub(crate) fn targets(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        assert!(self.is_read(), "what is written is not filled");
+        assert!(self.is_read(), "a page being written is not filled");
         let mut skip = self.done % self.size;
         let rest = self.blocks[self.done / self.size..].iter_mut().take(BLOCKS_MAX);
         rest.map(move |block| &mut block.bytes_mut()[std::mem::take(&mut skip)..])

@@ -194,7 +194,7 @@ impl Common {
             };
             if names(&found) != names(&self.unresponsive) {
                 self.unresponsive.clone_from(&found);
-                self.ready(OpId::UNASKED, Done::Unresponsive(found));
+                self.ready(OpId::UNREQUESTED, Done::Unresponsive(found));
             }
             let due = match self.unresponsive.is_empty() {
                 true => self.pool.oldest().unwrap_or(now) + limit,
@@ -320,7 +320,7 @@ impl Common {
         let Some(lane) = self.may_block.remove(&file.0).or_else(frees) else {
             return descriptor::close(file.0);
         };
-        self.ready(OpId::UNASKED, Done::Closing { client, begins: true });
+        self.ready(OpId::UNREQUESTED, Done::Closing { client, begins: true });
         let (submitted, lanes) = (self.clock.now(), vec![lane]);
         let work = Work::Close { file, client };
         self.pool.push(Job { id: None, work, lanes, is_long: false, submitted });
@@ -457,7 +457,7 @@ impl Common {
     pub(crate) fn take_signals(&mut self) {
         let count = self.signals.as_ref().map_or(0, Signals::take);
         for _ in 0..count {
-            self.ready(OpId::UNASKED, Done::Stop);
+            self.ready(OpId::UNREQUESTED, Done::Stop);
         }
     }
 }

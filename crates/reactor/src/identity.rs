@@ -238,17 +238,17 @@ pub(crate) fn is_exactly(user: &User) -> rustix::io::Result<bool> {
     let (mut uids, mut gids) = ([0; 3], [0; 3]);
     let [real, effective, saved] = &mut uids;
     // SAFETY: the pointers are to three numbers that live across the call.
-    let asked = unsafe { libc::getresuid(real, effective, saved) };
+    let status = unsafe { libc::getresuid(real, effective, saved) };
     let [real, effective, saved] = &mut gids;
     // SAFETY: as above.
-    let asked = asked | unsafe { libc::getresgid(real, effective, saved) };
+    let status = status | unsafe { libc::getresgid(real, effective, saved) };
     let sorted = |mut groups: Vec<u32>| {
         groups.sort_unstable();
         groups.dedup();
         groups
     };
     let groups = rustix::process::getgroups()?.into_iter().map(Gid::as_raw).collect();
-    Ok(asked == 0
+    Ok(status == 0
         && uids == [user.uid; 3]
         && gids == [user.gid; 3]
         && sorted(groups) == sorted(user.groups.clone()))

@@ -111,7 +111,7 @@ impl Queued for Job {
 
     fn client(&self) -> ClientKey {
         match &self.work {
-            Work::Path(task) => ClientKey::of_asker(task.asker),
+            Work::Path(task) => ClientKey::of_requester(task.requester),
             Work::Close { client, .. } => *client,
             Work::Read { .. } | Work::Write { .. } | Work::Blocks { .. } | Work::Sync { .. } => {
                 ClientKey::NOBODY
@@ -154,7 +154,7 @@ impl Job {
             _ => Vec::new(),
         };
         let span = Span { submitted, started, finished: clock.now() };
-        let event = done.map(|done| (id.unwrap_or(OpId::UNASKED), done));
+        let event = done.map(|done| (id.unwrap_or(OpId::UNREQUESTED), done));
         JobOutcome::Ended(Finished { event, used, span, opened })
     }
 
@@ -218,7 +218,7 @@ impl Work {
 }
 
 fn read(file: File, offset: u64, count: usize, buf: &mut Buf) -> Result<(), Error> {
-    assert!(buf.len() <= count, "no more was read than was asked for");
+    assert!(buf.len() <= count, "no more was read than was requested");
     let fd = descriptor::file(file)?;
     while buf.len() < count {
         let at = offset.saturating_add(buf.len() as u64);

@@ -60,7 +60,7 @@ pub(crate) struct Task {
     /// Identity of the caller.
     pub(crate) caller: Caller,
     /// The connection, or [`base::op::NOBODY`].
-    pub(crate) asker: u32,
+    pub(crate) requester: u32,
     /// Directory that it may not leave.
     pub(crate) within: Option<File>,
     /// The operation.

@@ -87,7 +87,7 @@ pub struct Mailbox(Arc<Shared>);
 impl Mailbox {
     /// Delivers a message, and wakes the world if it sleeps.
     pub(crate) fn post(&self, envelope: Envelope) {
-        self.0.deliver(OpId::UNASKED, Done::Envelope(envelope));
+        self.0.deliver(OpId::UNREQUESTED, Done::Envelope(envelope));
     }
 }
 
@@ -150,7 +150,7 @@ impl Pool {
 
     /// Queues a job.
     pub(crate) fn push(&mut self, job: Job) {
-        assert_ne!(job.id, Some(OpId::UNASKED), "that name is for what nobody asked for");
+        assert_ne!(job.id, Some(OpId::UNREQUESTED), "that name is for what nobody asked for");
         self.outstanding += 1;
         let mut state = self.shared.state();
         state.push(job);
@@ -372,7 +372,7 @@ impl Shared {
             let (guard, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
-            assert!(state.idle < state.counts.threads, "who looks for work does not rest");
+            assert!(state.idle < state.counts.threads, "a thread that takes jobs is not idle");
             if waited.timed_out() && !ready(&state) {
                 break;
             }

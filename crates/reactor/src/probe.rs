@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_is_told_in_words() {
+    fn the_reason_is_reported_in_words() {
         let error = io::Error::from_raw_os_error(libc::EPERM);
         assert!(explain(&error).contains("not permitted"), "{}", explain(&error));
     }

@@ -51,7 +51,7 @@ pub fn take_short_slices() -> io::Result<()> {
         deadline: 0,
         period: 0,
     };
-    // SAFETY: the kernel reads as many bytes as `size` says, which live across the call.
+    // SAFETY: the kernel reads `size` bytes, which live across the call.
     match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
@@ -77,10 +77,10 @@ mod tests {
 
     fn flags() -> u64 {
         let mut attributes = [0u64; 6];
-        // SAFETY: the kernel writes as many bytes as the size argument says.
-        let asked =
+        // SAFETY: the kernel writes `size` bytes.
+        let requested =
             unsafe { libc::syscall(libc::SYS_sched_getattr, 0, attributes.as_mut_ptr(), 48, 0) };
-        assert_eq!(asked, 0);
+        assert_eq!(requested, 0);
         attributes[1]
     }
 }

@@ -114,8 +114,8 @@ impl Threads {
                 let block_transfer = BlockTransfer::write(offset, blocks, durable);
                 self.common.push(id, file, Work::Blocks { file, block_transfer });
             }
-            Op::Path { id, caller, asker, within, op } => {
-                self.common.path(id, Task { caller, asker, within, op });
+            Op::Path { id, caller, requester, within, op } => {
+                self.common.path(id, Task { caller, requester, within, op });
             }
             Op::CloseFile { file, client } => self.common.close_file(file, client),
             Op::Cancel { id } => self.cancel(id),
@@ -153,7 +153,7 @@ impl Threads {
             return self.common.ready(id, Done::Accepted(Err(Error::Cancelled)));
         }
         let waiting = &mut self.accepting[index].waiting;
-        assert!(waiting.iter().all(|(of, _)| *of != id), "an operation is asked for once");
+        assert!(waiting.iter().all(|(of, _)| *of != id), "an operation is requested once");
         waiting.push_back((id, max));
         self.try_accept(listener);
     }
@@ -273,7 +273,7 @@ impl Threads {
         }
         let Some(Receiving { id, into }) = connection.receiving.take() else { return };
         let own = into.is_default();
-        let (mut buf, asked, behind) = match into {
+        let (mut buf, requested, behind) = match into {
             ReceiveBuf::Default => (self.spare_buffer(), RECEIVE, false),
             ReceiveBuf::UpTo(count) => (self.common.memory.take(0, count), count, false),
             ReceiveBuf::Append(buf) => {
@@ -281,8 +281,8 @@ impl Threads {
                 (buf, count, true)
             }
         };
-        assert!(asked > 0, "who receives has room");
-        let result = connection::receive(socket, &mut buf.spare()[..asked]);
+        assert!(requested > 0, "a receive has a buffer");
+        let result = connection::receive(socket, &mut buf.spare()[..requested]);
         let connection = self.connection(socket).expect("it was there above");
         let received = match result {
             Err(Errno::AGAIN) => {
@@ -290,7 +290,7 @@ impl Threads {
                 let into = match (own, behind) {
                     (true, _) => ReceiveBuf::Default,
                     (false, true) => ReceiveBuf::Append(std::mem::take(&mut buf)),
-                    (false, false) => ReceiveBuf::UpTo(asked),
+                    (false, false) => ReceiveBuf::UpTo(requested),
                 };
                 connection.receiving = Some(Receiving { id, into });
                 return self.put_away(buf, own);
@@ -302,7 +302,7 @@ impl Threads {
             Ok(n) => {
                 // Less than requested: the socket is drained. After a shutdown no further edge
                 // arrives.
-                connection.readable = n == asked || connection.ended;
+                connection.readable = n == requested || connection.ended;
                 Ok(if own { self.claim(buf, n) } else { grown(buf, n) })
             }
             Err(errno) => Err(errno::translate(errno)),

@@ -174,7 +174,7 @@ impl Uring {
         let (sequence, transfer) = (self.sequence, slot.transfer());
         let key = self.slots.insert(Entry { sequence, submitted: self.turn, slot });
         let before = transfer.and_then(|id| self.transfers.insert(id, key));
-        assert!(before.is_none(), "an operation is under way once");
+        assert!(before.is_none(), "an operation is in flight once");
         let name = name(key, sequence);
         self.ring.push_bulk(name, entry.user_data(name), bytes);
     }
@@ -228,8 +228,8 @@ impl Uring {
                 let block_transfer = BlockTransfer::write(offset, blocks, durable);
                 self.begin_blocks(id, file, block_transfer);
             }
-            Op::Path { id, caller, asker, within, op } => {
-                self.common.path(id, Task { caller, asker, within, op });
+            Op::Path { id, caller, requester, within, op } => {
+                self.common.path(id, Task { caller, requester, within, op });
             }
             Op::CloseFile { file, client } => self.common.close_file(file, client),
             Op::Cancel { id } => self.cancel(id),
@@ -333,7 +333,7 @@ impl Uring {
     }
 
     fn await_room(&mut self, socket: Socket, sending: Box<Sending>) {
-        assert!(!sending.is_done(), "what waits has something to send");
+        assert!(!sending.is_done(), "a waiting connection has something to send");
         let entry = opcode::PollAdd::new(fd(socket.0), WRITABLE).build();
         self.start(Slot::Room { socket, sending }, entry);
     }

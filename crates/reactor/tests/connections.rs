@@ -453,7 +453,7 @@ fn signals_become_events() {
             let deadline = world.now() + Duration::from_secs(5);
             world.wait(Some(deadline), &mut events);
             assert!(
-                matches!(&events[..], [Event { id: OpId::UNASKED, done: Done::Stop }]),
+                matches!(&events[..], [Event { id: OpId::UNREQUESTED, done: Done::Stop }]),
                 "{events:?}"
             );
         }
@@ -524,7 +524,7 @@ fn dropping_a_world_ends_what_is_under_way() {
 }
 
 #[test]
-fn too_many_open_files_is_told() {
+fn too_many_open_files_is_reported() {
     // In a process of its own, as the limit is process-wide.
     if std::env::var_os("REACTOR_TEST_LIMIT").is_none() {
         let status = std::process::Command::new(std::env::current_exe().unwrap())

@@ -612,7 +612,7 @@ fn queued_work_is_cancelled_and_everything_completes_once() {
                 rig.start(|id| Op::Path {
                     id,
                     caller: Caller::Server,
-                    asker: NOBODY,
+                    requester: NOBODY,
                     within: None,
                     op: PathOp::StatFs { file },
                 })
@@ -675,7 +675,7 @@ fn users_take_turns_on_the_nodes_thread() {
             let done = rig.ask(|id| Op::Path {
                 id,
                 caller: caller.clone(),
-                asker: NOBODY,
+                requester: NOBODY,
                 within: None,
                 op,
             });
@@ -701,7 +701,7 @@ fn users_take_turns_on_the_nodes_thread() {
                 let id = rig.start(|id| Op::Path {
                     id,
                     caller: caller.clone(),
-                    asker: NOBODY,
+                    requester: NOBODY,
                     within: None,
                     op: make,
                 });

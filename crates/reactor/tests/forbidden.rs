@@ -24,7 +24,7 @@ fn forbid() {
 }
 
 #[test]
-fn a_container_that_forbids_io_uring_is_told_and_threads_work() {
+fn a_container_that_forbids_io_uring_is_reported_and_threads_work() {
     let test = std::thread::Builder::new().spawn(|| {
         assert_eq!(reactor::probe(), Ok(()));
         forbid();

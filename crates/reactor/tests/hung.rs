@@ -48,7 +48,7 @@ fn mounted(rig: &Rig, at: &str) -> Fuse {
 }
 
 fn path(op: PathOp) -> impl FnOnce(OpId) -> Op {
-    move |id| Op::Path { id, caller: Caller::Server, asker: NOBODY, within: None, op }
+    move |id| Op::Path { id, caller: Caller::Server, requester: NOBODY, within: None, op }
 }
 
 fn fetch(root: File, path: &str) -> PathOp {

@@ -192,7 +192,7 @@ fn a_block_changed_during_a_write_is_written_unchanged() {
 }
 
 #[test]
-fn errors_are_told_and_a_cancelled_operation_completes() {
+fn errors_are_reported_and_a_cancelled_operation_completes() {
     on_both(|rig| {
         let path = rig.path("volume");
         VolumeFile::create(&path).unwrap().write_blocks(0, &blocks(1, 8, 4096), true).unwrap();

@@ -27,7 +27,7 @@ pub use kind::Kind;
 pub use log::Log;
 pub use map::Map;
 pub use once::Once;
-pub use pieces::{Pieces, Place};
+pub use pieces::{Pieces, Position};
 pub use register::Register;
 pub use set::Set;
 pub use sheet::Sheet;

@@ -340,7 +340,7 @@ impl<D: DataType> Replica<D> {
         let all = self.peers.are_in(membership.epoch, need_not);
         // A replica with known operations has already started.
         let has_begun = self.origins.done().get(to) > 0;
-        let stands = self.members.is_said() && !self.members.is_removed();
+        let stands = self.members.is_reported() && !self.members.is_removed();
         if !are_members || !all || has_begun || !stands {
             return None;
         }
@@ -371,7 +371,7 @@ impl<D: DataType> Replica<D> {
 
     /// Returns the membership that is durable in the journal.
     pub fn membership(&self) -> &Arc<Membership> {
-        &self.members.said().membership
+        &self.members.announced().membership
     }
 
     /// Returns the current membership and the sealed change.
@@ -383,7 +383,7 @@ impl<D: DataType> Replica<D> {
     pub fn is_settled(&self) -> bool {
         let member_state = self.members.member_state();
         let epoch = member_state.membership.epoch;
-        let is_quiet = member_state.change.is_none() && self.members.is_said();
+        let is_quiet = member_state.change.is_none() && self.members.is_reported();
         is_quiet && self.peers.are_in(epoch, |_| false)
     }
 
@@ -437,7 +437,7 @@ impl<D: DataType> Replica<D> {
 
     /// Reports whether requested work is unfinished.
     pub fn is_busy(&self) -> bool {
-        let lags = self.lags && self.members.is_said();
+        let lags = self.lags && self.members.is_reported();
         let forgets = !self.forgettable.1 && !self.origins.is_pinned();
         lags || self.places
             || self.waiting.has_ready()
@@ -600,7 +600,7 @@ impl<D: DataType> Replica<D> {
     /// loss.
     fn advance(&mut self, out: &mut Outputs<D>) {
         // A replica that crashes now may restart in the previous epoch.
-        if !self.members.is_said() {
+        if !self.members.is_reported() {
             return;
         }
         let everywhere = self.peers.all_know(&self.has);
@@ -666,7 +666,7 @@ impl<D: DataType> Replica<D> {
         assert!(record <= self.written, "the journal has only what it was given");
         let mut urgent = false;
         while let Some(first) = self.unwritten.pop_front_if(|first| first.number <= record) {
-            assert!(first.done.covers(&self.has), "what is in the journal stays there");
+            assert!(first.done.covers(&self.has), "journal records stay");
             self.has = first.done;
             urgent |= first.urgent;
             if let Some(membership) = first.member_state.and_then(|it| self.members.persisted(it)) {
@@ -691,7 +691,7 @@ impl<D: DataType> Replica<D> {
             self.gossip_at = None;
         }
         let (origins, limits) = (&self.origins, &self.config.limits);
-        let (member_state, leaves) = (self.members.said(), self.members.is_outside());
+        let (member_state, leaves) = (self.members.announced(), self.members.is_outside());
         let ours = LocalContents { origins, has: &self.has, member_state, limits, leaves };
         for (id, peer) in self.peers.iter_mut() {
             if peer.again().is_some_and(|at| at <= now) {

@@ -60,7 +60,7 @@ pub(crate) struct Order<O> {
 }
 
 /// Front end of the clients.
-pub(crate) trait Asked<O>: Actor {
+pub(crate) trait Requested<O>: Actor {
     /// Submits an operation.
     fn submit(&mut self, order: Order<O>);
 }

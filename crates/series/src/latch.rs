@@ -34,9 +34,9 @@ impl Latch {
     /// Sleeps until a time, or until the latch is set.
     pub(crate) fn sleep(&self, until: Instant) {
         while !self.has_rung() && Instant::now() < until {
-            let mut heard = [PollFd::new(&self.event, PollFlags::IN)];
+            let mut arrived = [PollFd::new(&self.event, PollFlags::IN)];
             // The loop checks the condition again, interrupted or not.
-            let _ = poll(&mut heard, Some(&timeout(Some(until))));
+            let _ = poll(&mut arrived, Some(&timeout(Some(until))));
         }
     }
 }

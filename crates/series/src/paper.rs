@@ -1,7 +1,7 @@
 //! Algorithms of the paper as processes: [`Plainly`] composed by channels, [`Negotiating`] by
 //! reservations.
 
-use crate::actor::{Actor, Asked, Order, ReplicaHolder, Turn, TurnOutcome};
+use crate::actor::{Actor, Order, ReplicaHolder, Requested, Turn, TurnOutcome};
 use crate::counted::{Counted, Workload};
 use crate::wire::Spoken;
 use base::rng::Rng;
@@ -168,7 +168,7 @@ where
     }
 }
 
-impl<D: Workload, R: ReplicaPart<Counted<D>>> Asked<D::Operator> for Plainly<D, R> {
+impl<D: Workload, R: ReplicaPart<Counted<D>>> Requested<D::Operator> for Plainly<D, R> {
     fn submit(&mut self, order: Order<D::Operator>) {
         self.input(PartInput::Outside(submission::<D>(self.me, order)));
     }
@@ -270,7 +270,7 @@ where
     }
 }
 
-impl<D: Workload, R: ReplicaPart<Counted<D>>> Asked<D::Operator> for Negotiating<D, R> {
+impl<D: Workload, R: ReplicaPart<Counted<D>>> Requested<D::Operator> for Negotiating<D, R> {
     fn submit(&mut self, order: Order<D::Operator>) {
         self.input(PartInput::Outside(submission::<D>(self.me, order)));
     }

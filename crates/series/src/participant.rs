@@ -4,7 +4,7 @@
 //! request, one gossip message from a peer, and one gossip message to a peer. An *eager* replica
 //! instead receives requests before gossip, and after each message gossips to all peers with news.
 
-use crate::actor::{Actor, Asked, Order, ReplicaHolder, Turn, TurnOutcome};
+use crate::actor::{Actor, Order, ReplicaHolder, Requested, Turn, TurnOutcome};
 use crate::channels::Channels;
 use crate::latch::Latch;
 use crate::processor::Share;
@@ -104,10 +104,10 @@ pub(crate) struct Participant<'g, A> {
 }
 
 impl<A: Actor> Participant<'_, A> {
-    fn cost(&self, about: About, heard: bool) -> u64 {
+    fn cost(&self, about: About, arrived: bool) -> u64 {
         let speed = &self.ground.spec.speed;
         match about {
-            About::Request(_) if heard => speed.message + speed.request,
+            About::Request(_) if arrived => speed.message + speed.request,
             About::Gossip(news) => speed.gossip + speed.news * news,
             About::Request(_) | About::Response(_) | About::Agreement => speed.message,
         }
@@ -225,21 +225,21 @@ impl<A: ReplicaHolder> Participant<'_, A> {
         let replicas = self.ground.spec.replicas;
         let mut peers = (1..=replicas).map(|turn| (*last + turn) % replicas);
         let me = self.me;
-        let heard = peers.find(|peer| *peer != me && self.receive(*peer).is_some());
-        *last = heard.unwrap_or(*last);
-        heard.is_some()
+        let arrived = peers.find(|peer| *peer != me && self.receive(*peer).is_some());
+        *last = arrived.unwrap_or(*last);
+        arrived.is_some()
     }
 
     /// Gossips to one peer, or to all. Returns whether there was news.
     fn gossip(&mut self, all: bool) -> io::Result<bool> {
-        let mut told = false;
+        let mut reported = false;
         while !matches!(self.act(Turn::Gossip)?.outcome, TurnOutcome::Nothing) {
-            told = true;
+            reported = true;
             if !all {
                 break;
             }
         }
-        Ok(told)
+        Ok(reported)
     }
 
     /// Executes and answers everything possible. Returns whether there was anything.
@@ -296,7 +296,7 @@ impl<A: Actor> Participant<'_, A> {
     /// end.
     pub(crate) fn ask<O>(&mut self, orders: Vec<Order<O>>) -> io::Result<BTreeMap<u64, Timing>>
     where
-        A: Asked<O>,
+        A: Requested<O>,
     {
         let strict: Vec<bool> = orders.iter().map(|order| order.strict).collect();
         let mut orders = orders.into_iter().peekable();

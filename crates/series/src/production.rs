@@ -1,7 +1,7 @@
 //! Production replica in the same harness. It has no journal here: records count as written
 //! immediately.
 
-use crate::actor::{Actor, Asked, Order, ReplicaHolder, Turn, TurnOutcome};
+use crate::actor::{Actor, Order, ReplicaHolder, Requested, Turn, TurnOutcome};
 use crate::counted::{Counted, Workload};
 use crate::wire::{About, Spoken};
 use base::{Automaton, Instant as Tick};
@@ -203,7 +203,7 @@ impl<O: Serialize + DeserializeOwned> Actor for ClientFrontEnd<O> {
     }
 }
 
-impl<O: Serialize + DeserializeOwned> Asked<O> for ClientFrontEnd<O> {
+impl<O: Serialize + DeserializeOwned> Requested<O> for ClientFrontEnd<O> {
     fn submit(&mut self, order: Order<O>) {
         let to = usize::try_from(order.number).unwrap_or_default() % self.replicas;
         let request = PartMessage::Request(order.number, order.strict, order.operator);

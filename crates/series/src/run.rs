@@ -1,6 +1,6 @@
 //! Run of a service: setup, load and evaluation.
 
-use crate::actor::{Actor, Asked, Order, ReplicaHolder};
+use crate::actor::{Actor, Order, ReplicaHolder, Requested};
 use crate::channels::Channels;
 use crate::counted::{Counted, Workload};
 use crate::paper::{self, Negotiating, Plainly};
@@ -137,7 +137,7 @@ fn play<D, K, F>(
 where
     D: Workload,
     K: ReplicaHolder,
-    F: Asked<D::Operator>,
+    F: Requested<D::Operator>,
 {
     // Desynchronizes the submissions of concurrent runs.
     let phase = base::rng::seeded(spec.seed).f64() / spec.rate;
@@ -149,7 +149,7 @@ where
     let (client_front_end, machines) = processors.split_last().expect("the front end has one");
     let mut posts = Channels::mesh(spec.replicas + 1)?;
     let channels = posts.pop().expect("the front end has one");
-    let (asked, served) = thread::scope(|scope| {
+    let (requested, served) = thread::scope(|scope| {
         let asking = scope.spawn(move || {
             let does = |participant: &mut Participant<'_, F>| participant.ask(orders::<D>(spec));
             sit(ground, (spec.replicas, channels, client_front_end), front_end(), does)
@@ -164,15 +164,15 @@ where
         });
         let serving: Vec<_> = serving.collect();
         let join = |thread: thread::ScopedJoinHandle<'_, _>| thread.join().expect("no panic");
-        let asked = asking.join().expect("the front end does not panic");
-        (asked, serving.into_iter().map(join).collect::<Vec<Left<Service>>>())
+        let requested = asking.join().expect("the front end does not panic");
+        (requested, serving.into_iter().map(join).collect::<Vec<Left<Service>>>())
     });
     let (total, settling) = ground.times();
-    let (mut talked, mut late) = (vec![asked.talked], vec![asked.late]);
+    let (mut talked, mut late) = (vec![requested.talked], vec![requested.late]);
     talked.extend(served.iter().map(|left| left.talked));
     late.extend(served.iter().map(|left| left.late));
     let services = served.into_iter().map(|left| left.result).collect::<io::Result<_>>()?;
-    let stories = asked.result?;
+    let stories = requested.result?;
     Ok(judge(spec, &Played { stories, services, talked, late, total, settling }))
 }
 

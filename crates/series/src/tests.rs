@@ -76,7 +76,7 @@ fn an_isolated_replica_still_answers() {
 
 /// Sleeps may be longer than requested, never shorter.
 #[test]
-fn a_slow_processor_needs_what_it_is_said_to_need() {
+fn a_slow_processor_needs_the_stated_time() {
     let speed = Speed { request: 1000, ..Speed::default() };
     let slow = |replicas, processors| Spec {
         gossip: false,
@@ -105,8 +105,8 @@ fn a_run_is_read_as_it_is_written() {
     assert_eq!((spec.kind, spec.data, spec.speed.switch), (Kind::Service, Data::Blind, 6));
 }
 
-fn comes_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(said: &T) {
-    assert_eq!(binary::read::<T>(&binary::write(said)).as_ref(), Ok(said));
+fn comes_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(output: &T) {
+    assert_eq!(binary::read::<T>(&binary::write(output)).as_ref(), Ok(output));
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn sent_messages_are_received() {
     for value in [value, Value::Integer(-7), Value::Done] {
         comes_back(&Message::<replica::data::text::Operator, _>::Response(Id(8), value));
     }
-    let talks: [ReservedMessage<u8>; 6] = [
+    let exchanges: [ReservedMessage<u8>; 6] = [
         ReservedMessage::Ask,
         ReservedMessage::Grant,
         ReservedMessage::Refuse,
@@ -137,5 +137,5 @@ fn sent_messages_are_received() {
         ReservedMessage::Done,
         ReservedMessage::Over,
     ];
-    talks.iter().for_each(comes_back);
+    exchanges.iter().for_each(comes_back);
 }

@@ -30,7 +30,7 @@ use tree::{Output, Reply, RequestId};
 pub(crate) const MESSAGE_MAX: usize = 4 << 20;
 
 /// Maximum unread bytes of an answer that is generated on demand.
-pub(crate) const SAID_MAX: usize = 1 << 20;
+pub(crate) const OUTPUT_MAX: usize = 1 << 20;
 
 /// Open file `peer`.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct PeerAcceptor {
     /// Bytes of the stream received.
     taken: u64,
     /// Readable bytes: the verdict, followed by an answer.
-    said: VecDeque<u8>,
+    output: VecDeque<u8>,
     /// Bytes before these, already read and dropped.
     gone: u64,
     /// Whether there is or will be an answer.
@@ -86,7 +86,7 @@ impl PeerAcceptor {
             state: State::Challenged(challenge),
             input: Buf::default(),
             taken: 0,
-            said: VecDeque::new(),
+            output: VecDeque::new(),
             gone: 0,
             is_answered: false,
             is_begun: false,
@@ -99,7 +99,7 @@ impl PeerAcceptor {
 
     /// Bytes held.
     pub(crate) fn held(&self) -> usize {
-        self.input.len() + self.said.len()
+        self.input.len() + self.output.len()
     }
 
     /// Reports whether there is or will be an answer.
@@ -118,7 +118,7 @@ impl PeerAcceptor {
     pub(crate) fn add(&mut self, part: &[u8], is_last: bool) {
         (self.is_answered, self.is_begun) = (true, true);
         if let State::Open(_, seals) = &mut self.state {
-            self.said.extend(seals.ours.frame(&chunk(part, is_last)));
+            self.output.extend(seals.ours.frame(&chunk(part, is_last)));
         }
     }
 
@@ -135,7 +135,7 @@ impl PeerAcceptor {
 
     /// Reports whether more of the answer should be generated.
     pub(crate) fn wants_more(&self) -> bool {
-        self.join_snapshot.is_some() && self.said.len() < SAID_MAX
+        self.join_snapshot.is_some() && self.output.len() < OUTPUT_MAX
     }
 
     /// Returns the authenticated peer.
@@ -148,7 +148,7 @@ impl PeerAcceptor {
 
     /// Rejects all further input. The caller must end the encoding of an unfinished join snapshot.
     pub(crate) fn shut(&mut self) {
-        (self.state, self.input, self.said) = (State::Shut, Buf::default(), VecDeque::new());
+        (self.state, self.input, self.output) = (State::Shut, Buf::default(), VecDeque::new());
     }
 
     /// Starts a read, which completes now or when there is more to read. Returns whether it
@@ -176,21 +176,21 @@ impl PeerAcceptor {
             State::Open(..) => match offset.checked_sub(self.gone) {
                 None => Err(Error::Invalid),
                 Some(behind)
-                    if behind >= self.said.len() as u64 && self.join_snapshot.is_some() =>
+                    if behind >= self.output.len() as u64 && self.join_snapshot.is_some() =>
                 {
                     return false;
                 }
                 Some(behind) => {
                     let behind = usize::try_from(behind).unwrap_or(usize::MAX);
                     // The verdict stays readable: a read from the start always begins with it.
-                    let passed = behind.min(self.said.len());
+                    let passed = behind.min(self.output.len());
                     if self.gone + passed as u64 > VERDICT as u64 {
-                        self.said.drain(..passed);
+                        self.output.drain(..passed);
                         self.gone += passed as u64;
-                        let said = self.said.make_contiguous();
-                        Ok(part(said, (behind - passed) as u64, count, headroom))
+                        let output = self.output.make_contiguous();
+                        Ok(part(output, (behind - passed) as u64, count, headroom))
                     } else {
-                        Ok(part(self.said.make_contiguous(), behind as u64, count, headroom))
+                        Ok(part(self.output.make_contiguous(), behind as u64, count, headroom))
                     }
                 }
             },
@@ -248,7 +248,7 @@ impl PeerAcceptor {
             State::Challenged(challenge) => match proof::check(settings, challenge, data) {
                 Some((peer, random)) => {
                     let to = (peer, &random);
-                    self.said =
+                    self.output =
                         proof::verdict(settings, challenge, to, judge(peer)).to_vec().into();
                     let seals = Box::new(proof::seals(settings, challenge, to));
                     self.state = State::Open(peer, seals);
@@ -305,13 +305,13 @@ mod tests {
         let theirs = Settings { me: ReplicaId(2), ..settings() };
         let introduction = Introduction::new(&theirs, settings().me, &CHALLENGED, [1; CHALLENGE]);
         let mut acceptor = PeerAcceptor::new(CHALLENGED);
-        assert_eq!(said(&mut acceptor, 0).expect("a challenge"), CHALLENGED);
+        assert_eq!(output(&mut acceptor, 0).expect("a challenge"), CHALLENGED);
         let entered = acceptor.write(&settings(), (0, &introduction.proof), |_| verdict);
         assert_eq!(entered, Ok(Some(ReplicaId(2))));
         (acceptor, introduction)
     }
 
-    fn said(acceptor: &mut PeerAcceptor, offset: u64) -> Result<Vec<u8>, Error> {
+    fn output(acceptor: &mut PeerAcceptor, offset: u64) -> Result<Vec<u8>, Error> {
         let (mut out, read) = (Vec::new(), Read { offset, count: 1 << 20, headroom: 0 });
         acceptor.read(RequestId(1), read, &mut out);
         let Some(Output::Reply(_, reply)) = out.pop() else { panic!("it waits") };
@@ -333,25 +333,25 @@ mod tests {
     fn an_invalid_proof_is_refused() {
         let mut acceptor = PeerAcceptor::new(CHALLENGED);
         assert_eq!(write(&mut acceptor, 0, b"let me in"), Err(Refused));
-        assert_eq!((acceptor.peer(), said(&mut acceptor, 0)), (None, Err(Error::Denied)));
+        assert_eq!((acceptor.peer(), output(&mut acceptor, 0)), (None, Err(Error::Denied)));
     }
 
     #[test]
     fn behind_the_verdict_is_one_answer() {
         for verdict in [ProofReply::Welcome, ProofReply::Farewell] {
             let (mut acceptor, introduction) = open(verdict);
-            let told = said(&mut acceptor, 0).expect("open");
-            assert_eq!(introduction.verdicts.judge(&told), Some(verdict));
+            let reported = output(&mut acceptor, 0).expect("open");
+            assert_eq!(introduction.verdicts.judge(&reported), Some(verdict));
             assert!(!acceptor.is_answered());
             let whole = vec![b'x'; 3 * CHUNK_MAX];
             acceptor.answer(&whole);
             assert!(acceptor.is_answered());
             let mut reader = Reader::new(introduction.seals.theirs);
-            let part = said(&mut acceptor, VERDICT as u64).expect("an answer");
+            let part = output(&mut acceptor, VERDICT as u64).expect("an answer");
             assert_eq!(reader.take(&part), Ok(Some(whole)));
             // Bytes that were read are dropped.
-            assert_eq!(said(&mut acceptor, (VERDICT + part.len()) as u64), Ok(Vec::new()));
-            assert_eq!((acceptor.held(), said(&mut acceptor, 40)), (0, Err(Error::Invalid)));
+            assert_eq!(output(&mut acceptor, (VERDICT + part.len()) as u64), Ok(Vec::new()));
+            assert_eq!((acceptor.held(), output(&mut acceptor, 40)), (0, Err(Error::Invalid)));
         }
     }
 

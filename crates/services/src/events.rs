@@ -89,7 +89,7 @@ impl Events {
     /// end.
     pub(crate) fn read(&self, listener: &mut Listener, count: usize) -> Option<Vec<u8>> {
         let end = self.first + self.lines.len() as u64;
-        assert!(listener.next <= end, "what was read was there");
+        assert!(listener.next <= end, "bytes read were in the buffer");
         if listener.missed.is_none() && listener.next < self.first {
             if listener.offset > 0 {
                 return Some(Vec::new());
@@ -103,19 +103,19 @@ impl Events {
             listener.missed = Some((missed, end)).filter(|_| end < line.len());
             return Some(line[offset..end].to_vec());
         }
-        let mut said = Vec::new();
+        let mut outputs = Vec::new();
         let behind = usize::try_from(listener.next - self.first).unwrap_or(usize::MAX);
         for line in self.lines.range(behind.min(self.lines.len())..) {
             let rest = &line[listener.offset..];
-            let some = &rest[..rest.len().min(count - said.len())];
-            said.extend_from_slice(some);
+            let some = &rest[..rest.len().min(count - outputs.len())];
+            outputs.extend_from_slice(some);
             listener.offset += some.len();
             if listener.offset < line.len() {
                 break;
             }
             (listener.next, listener.offset) = (listener.next + 1, 0);
         }
-        (!said.is_empty()).then_some(said)
+        (!outputs.is_empty()).then_some(outputs)
     }
 }
 

@@ -148,7 +148,7 @@ impl Hosted {
                     return self.queue_text(Job { id, file, first });
                 }
                 Ok(None) => self
-                    .open(Some(id.asker()), Opened::Directory)
+                    .open(Some(id.requester()), Opened::Directory)
                     .map(|open| Reply::Fetched(self.stat(ROOT), Buf::default(), Some(open))),
                 Err(error) => Err(error),
             },
@@ -169,7 +169,7 @@ impl Hosted {
         (file, access): (usize, Access),
         out: &mut Vec<Output>,
     ) -> Result<Reply, Error> {
-        let holder = Some(id.asker());
+        let holder = Some(id.requester());
         match file {
             ROOT if access.changes() => Err(Error::IsDirectory),
             ROOT => self.opened(holder, Opened::Directory, ROOT),
@@ -262,7 +262,7 @@ impl Hosted {
         text: Vec<u8>,
         out: &mut Vec<Output>,
     ) -> Result<OpenId, Error> {
-        let open = self.open(Some(id.asker()), Opened::Text(Vec::new()))?;
+        let open = self.open(Some(id.requester()), Opened::Text(Vec::new()))?;
         if !self.make_room(now, open.local(), text.len(), out) {
             self.account.end(open.local());
             self.opens.remove(open.local());
@@ -458,8 +458,8 @@ impl Hosted {
         let ended = match opened {
             Opened::Ops(op_session, mut reads) => {
                 op_session.turn.map(|turn| self.turns.remove(&turn));
-                let asked: Vec<Ticket> = op_session.open().collect();
-                for ticket in asked {
+                let requested: Vec<Ticket> = op_session.open().collect();
+                for ticket in requested {
                     // Later refusals have no recipient.
                     if self.tickets.remove(&ticket).is_some() {
                         self.step_replica(now, Input::Forget(ticket), out);

@@ -134,7 +134,7 @@ pub struct Hosted {
     /// suspended.
     pub(crate) alone_since: Instant,
     /// Members unresponsive for longer than the service permits.
-    pub(crate) unheard: BTreeSet<ReplicaId>,
+    pub(crate) silent: BTreeSet<ReplicaId>,
     /// Progress of joining, if it is not a member.
     pub(crate) joining: Option<Joining>,
     /// Whether an operation became final in this turn while there are listeners.
@@ -203,7 +203,7 @@ impl Hosted {
             news: VecDeque::new(),
             turned: Instant(0),
             alone_since: Instant(0),
-            unheard: BTreeSet::new(),
+            silent: BTreeSet::new(),
             joining: joins.then_some(Joining::Asks),
             has_events: false,
             listener: None,
@@ -277,7 +277,7 @@ impl Hosted {
     }
 
     /// Takes the next message to the operator.
-    pub fn next_news(&mut self) -> Option<String> {
+    pub fn next_report(&mut self) -> Option<String> {
         self.news.pop_front()
     }
 
@@ -320,9 +320,9 @@ impl Hosted {
             self.journal.begin_snapshot(self.journal.expected(), kept);
             self.writing = Some(self.replica.begin_writing());
         }
-        let mut said = Vec::new();
-        self.journal.tick(now, &mut said);
-        self.received_journal(now, said, out);
+        let mut outputs = Vec::new();
+        self.journal.tick(now, &mut outputs);
+        self.received_journal(now, outputs, out);
     }
 
     /// Makes everything durable before the node ends.
@@ -335,9 +335,9 @@ impl Hosted {
             self.with_remote(now, id, Remote::close, out);
         }
         self.keep(now, out);
-        let mut said = Vec::new();
-        self.journal.close(now, &mut said);
-        self.received_journal(now, said, out);
+        let mut outputs = Vec::new();
+        self.journal.close(now, &mut outputs);
+        self.received_journal(now, outputs, out);
     }
 
     /// Reports whether the shutdown is complete.
@@ -392,21 +392,21 @@ impl Automaton for Hosted {
         let opens = &self.opens;
         let writes =
             |open: &usize| matches!(&opens[*open], Opened::PeerAcceptor(it) if it.is_writing());
-        assert!(self.writers.values().all(writes), "what waits for its turn is wanted");
+        assert!(self.writers.values().all(writes), "a waiting entry is wanted");
         self.check_work();
         self.links.values().for_each(|link| link.remote.check());
         for (open, opened) in self.opens.iter() {
             if let Opened::Ops(op_session, _) = opened {
                 op_session.check();
                 let waits = |turn| self.turns.get(&turn) == Some(&open);
-                assert!(op_session.turn.is_none_or(waits), "who has a turn is called");
+                assert!(op_session.turn.is_none_or(waits), "a session with a turn is scheduled");
             }
         }
         let has_acceptor =
             |open: &usize| matches!(self.opens.get(*open), Some(Opened::PeerAcceptor(_)));
         assert!(self.acceptors.values().all(has_acceptor), "another replica has an acceptor");
-        let hears = |open: &usize| matches!(self.opens.get(*open), Some(Opened::Events(..)));
-        assert!(self.listening.iter().all(hears), "who waits for events has them open");
+        let receives = |open: &usize| matches!(self.opens.get(*open), Some(Opened::Events(..)));
+        assert!(self.listening.iter().all(receives), "listeners have the file of events open");
         assert!(self.news.len() <= NEWS_MAX, "few news wait");
         assert!(self.tickets.keys().all(|ticket| ticket.0 < self.next), "tickets are counted");
         assert!(self.turns.keys().all(|turn| *turn <= self.next_turn), "turns are counted");
@@ -537,11 +537,11 @@ impl Hosted {
         input: service::Input<Operator>,
         out: &mut Vec<Output>,
     ) {
-        let mut said = Vec::new();
+        let mut outputs = Vec::new();
         self.replica.set_allowance(self.meter.left());
-        self.replica.step(now, input, &mut said);
+        self.replica.step(now, input, &mut outputs);
         self.meter.spend(self.replica.spent());
-        for output in said {
+        for output in outputs {
             self.received_replica(now, output, out);
         }
     }
@@ -608,9 +608,9 @@ impl Hosted {
     fn done(&mut self, now: Instant, op: OpId, done: Done, out: &mut Vec<Output>) {
         let local = NodeId(op.0).local() as u64;
         if local < PEERS {
-            let mut said = Vec::new();
-            self.journal.done(now, local, done, &mut said);
-            return self.received_journal(now, said, out);
+            let mut outputs = Vec::new();
+            self.journal.done(now, local, done, &mut outputs);
+            return self.received_journal(now, outputs, out);
         }
         let id = ReplicaId(((local - PEERS) >> OF_PEER) as u16);
         self.step_remote(now, id, Input::Done(op, done), out);
@@ -619,10 +619,10 @@ impl Hosted {
     fn received_journal(
         &mut self,
         now: Instant,
-        said: Vec<journal::Output>,
+        outputs: Vec<journal::Output>,
         out: &mut Vec<Output>,
     ) {
-        for output in said {
+        for output in outputs {
             match output {
                 journal::Output::Do(op) => out.push(Output::Do(op)),
                 journal::Output::Persisted(_) if self.joining.is_some() => {
@@ -656,16 +656,22 @@ impl Hosted {
         out: &mut Vec<Output>,
     ) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        let mut asked = Vec::new();
-        link.peer.step(now, input, &mut asked);
-        for output in asked {
+        let mut requested = Vec::new();
+        link.peer.step(now, input, &mut requested);
+        for output in requested {
             self.perform(now, id, output, out);
         }
     }
 
-    fn perform(&mut self, now: Instant, id: ReplicaId, asked: peer::Output, out: &mut Vec<Output>) {
+    fn perform(
+        &mut self,
+        now: Instant,
+        id: ReplicaId,
+        requested: peer::Output,
+        out: &mut Vec<Output>,
+    ) {
         let link = self.links.get_mut(&id).expect("it is stepped");
-        let ask = match asked {
+        let ask = match requested {
             peer::Output::Find => {
                 let names = [PLACE, self.settings.service.as_str(), PEER];
                 let name = |name: &str| Name::new(name.as_bytes()).expect("a checked name");
@@ -728,7 +734,8 @@ impl Hosted {
     }
 
     fn step_remote(&mut self, now: Instant, id: ReplicaId, input: Input, out: &mut Vec<Output>) {
-        let step = |remote: &mut Remote, now, said: &mut Vec<Output>| remote.step(now, input, said);
+        let step =
+            |remote: &mut Remote, now, outputs: &mut Vec<Output>| remote.step(now, input, outputs);
         self.with_remote(now, id, step, out);
     }
 
@@ -740,20 +747,20 @@ impl Hosted {
         act: impl FnOnce(&mut Remote, Instant, &mut Vec<Output>),
         out: &mut Vec<Output>,
     ) {
-        let mut said = Vec::new();
+        let mut outputs = Vec::new();
         let link = self.links.get_mut(&id).expect("a link that was made");
-        act(&mut link.remote, now, &mut said);
-        self.received_remote(now, id, said, out);
+        act(&mut link.remote, now, &mut outputs);
+        self.received_remote(now, id, outputs, out);
     }
 
     fn received_remote(
         &mut self,
         now: Instant,
         id: ReplicaId,
-        said: Vec<Output>,
+        outputs: Vec<Output>,
         out: &mut Vec<Output>,
     ) {
-        for output in said {
+        for output in outputs {
             match output {
                 Output::Do(op) => out.push(Output::Do(op)),
                 Output::Reply(request, reply) => {

@@ -176,7 +176,7 @@ pub(crate) struct Journal {
     /// Background tasks, in order.
     backgrounds: VecDeque<BackgroundTask>,
     /// Background transactions not yet durable.
-    chores_under_way: usize,
+    chores_in_flight: usize,
     /// Whether the pages missing for a commit are being fetched.
     fetches: bool,
     /// Bytes of records since the last snapshot.
@@ -190,7 +190,7 @@ pub(crate) struct Journal {
     is_crowded: bool,
     /// Whether the durability of the initial snapshot is yet to be reported.
     begins: bool,
-    heard: Vec<store::Output>,
+    received: Vec<store::Output>,
     failed: Option<store::Error>,
     closed: bool,
 }
@@ -223,7 +223,7 @@ impl Journal {
             next: kept.next,
             records: VecDeque::new(),
             backgrounds: kept.stale.clone().into(),
-            chores_under_way: 0,
+            chores_in_flight: 0,
             fetches: false,
             grown: kept.grown,
             operations: in_snapshot + in_records,
@@ -231,7 +231,7 @@ impl Journal {
             room: Room::Ample,
             is_crowded: false,
             begins: false,
-            heard: Vec::new(),
+            received: Vec::new(),
             failed: None,
             closed: false,
         }
@@ -401,14 +401,14 @@ impl Journal {
     /// Processes the completion of a disk operation.
     pub(crate) fn done(&mut self, now: Instant, local: u64, done: Done, out: &mut Vec<Output>) {
         let (id, done) = disk::done(local, done);
-        self.store.done(now, id, done, &mut self.heard);
+        self.store.done(now, id, done, &mut self.received);
         self.settle(now, out);
     }
 
     /// Performs due work. Must be called at the end of every turn.
     pub(crate) fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.settle(now, out);
-        self.store.tick(now, &mut self.heard);
+        self.store.tick(now, &mut self.received);
         self.settle(now, out);
         self.measure(out);
     }
@@ -451,8 +451,8 @@ impl Journal {
 
     pub(crate) fn check(&self) {
         self.store.check();
-        assert!(self.heard.is_empty());
-        assert!(self.chores_under_way <= CHORES, "few chores are under way");
+        assert!(self.received.is_empty());
+        assert!(self.chores_in_flight <= CHORES, "few chores are in flight");
         let writes = self
             .backgrounds
             .iter()
@@ -468,7 +468,7 @@ impl Journal {
     pub(crate) fn close(&mut self, now: Instant, out: &mut Vec<Output>) {
         self.backgrounds.clear();
         self.commit(now);
-        self.store.close(now, Ticket(0), &mut self.heard);
+        self.store.close(now, Ticket(0), &mut self.received);
         self.settle(now, out);
     }
 
@@ -484,12 +484,12 @@ impl Journal {
                 break;
             }
         }
-        while self.chores_under_way < self.chores_max()
+        while self.chores_in_flight < self.chores_max()
             && let Some(changes) =
                 self.backgrounds.front().and_then(|background| self.changes_of(background))
         {
             if self.try_commit(now, CHORE, &changes, Durability::Durable) {
-                self.chores_under_way += 1;
+                self.chores_in_flight += 1;
                 self.go_on();
             } else if !self.gives_up() {
                 break;
@@ -531,12 +531,12 @@ impl Journal {
         if self.fetches || self.failed.is_some() {
             return false;
         }
-        let result = self.store.commit(now, ticket, changes, durability, &mut self.heard);
+        let result = self.store.commit(now, ticket, changes, durability, &mut self.received);
         match result {
             Ok(()) => return true,
             Err(Refusal::Missing(missing)) => {
                 self.fetches = true;
-                self.store.fetch(now, Ticket(0), missing, &mut self.heard);
+                self.store.fetch(now, Ticket(0), missing, &mut self.received);
             }
             Err(Refusal::Failed(store::Error::NoSpace)) => {}
             Err(Refusal::Failed(error)) => self.failed = Some(error),
@@ -576,7 +576,7 @@ impl Journal {
                 let head = Head { parts: it.part, ..it.head };
                 let old = std::mem::replace(&mut self.head, head);
                 assert!(old.first <= self.head.first, "a snapshot replaces what is before it");
-                assert!(it.replaces <= self.grown, "what it replaces was counted");
+                assert!(it.replaces <= self.grown, "the replaced entry was counted");
                 self.size = it.bytes;
                 self.grown -= it.replaces;
                 self.operations -= it.drops;
@@ -608,10 +608,10 @@ impl Journal {
         let was_well = self.failed.is_none();
         loop {
             self.commit(now);
-            if self.heard.is_empty() {
+            if self.received.is_empty() {
                 break;
             }
-            for output in std::mem::take(&mut self.heard) {
+            for output in std::mem::take(&mut self.received) {
                 self.receive(output, out);
             }
         }
@@ -632,16 +632,16 @@ impl Journal {
                 out.push(Output::Do(disk::op(id, self.file, block, io)));
             }
             store::Output::Fetched(_, result) => {
-                assert!(self.fetches, "pages were asked for");
+                assert!(self.fetches, "pages were requested");
                 self.fetches = false;
                 self.failed = self.failed.or(result.err());
             }
             store::Output::Committed(CHORE, Ok(())) => {
-                assert!(self.chores_under_way > 0, "a chore ends once");
-                self.chores_under_way -= 1;
+                assert!(self.chores_in_flight > 0, "a chore ends once");
+                self.chores_in_flight -= 1;
                 // A snapshot that did not fit was abandoned.
                 let is_written = self.head.generation > 0 && !self.is_writing();
-                if self.begins && self.chores_under_way == 0 && is_written {
+                if self.begins && self.chores_in_flight == 0 && is_written {
                     self.begins = false;
                     out.push(Output::Persisted(0));
                 }

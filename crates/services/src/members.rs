@@ -80,7 +80,7 @@ pub(crate) fn aim(change: &Change) -> String {
 fn explain(objection: &Objection) -> String {
     let these = |ids: &BTreeSet<ReplicaId>| list(ids.iter().copied());
     match objection {
-        Objection::Nothing => "it is so, or is under way".to_string(),
+        Objection::Nothing => "it is so, or is in progress".to_string(),
         Objection::Outside => {
             "this replica is not a member, or is listed in --lost; ask another one".to_string()
         }
@@ -105,7 +105,7 @@ fn explain(objection: &Objection) -> String {
 
 /// Explains why two changes cannot be joined, for people.
 pub(crate) fn explain_clash(objection: &Objection) -> String {
-    let both = "this change, and what another replica was asked for,";
+    let both = "this change, and the one requested at another replica,";
     match objection {
         Objection::Most => format!(
             "{both} would lose half of the members or more: if you are sure that these do not go \

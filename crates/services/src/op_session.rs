@@ -32,7 +32,7 @@ use std::time::Duration;
 pub(crate) const LINE_MAX: usize = JSON_MAX + 4096;
 
 /// Maximum unanswered requests of one file.
-pub(crate) const ASKED_MAX: usize = 1024;
+pub(crate) const REQUESTED_MAX: usize = 1024;
 
 /// Bytes of unread answers of one file at which no more requests are processed.
 pub(crate) const HELD_MAX: usize = 4 << 20;
@@ -87,7 +87,7 @@ impl OpRequest {
 /// JSON form of a request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked<'a> {
+struct OpLine<'a> {
     #[serde(borrow)]
     op: &'a serde_json::value::RawValue,
     #[serde(default)]
@@ -143,9 +143,9 @@ pub(crate) struct OpSession {
     /// Details already sent.
     explained: Vec<Topic>,
     /// Requests in order, each with its answer if known.
-    asked: VecDeque<(Ticket, Option<Vec<u8>>)>,
+    requested: VecDeque<(Ticket, Option<Vec<u8>>)>,
     /// Readable answers.
-    said: Pieces,
+    replies: Pieces,
     /// Total bytes of answers.
     answers: usize,
     /// Bytes of answers not yet readable, beyond the reserved length of each.
@@ -155,8 +155,8 @@ pub(crate) struct OpSession {
 impl OpSession {
     /// Creates a session with this service.
     pub(crate) fn new(service: u32, origins: Option<Vec<ReplicaId>>) -> OpSession {
-        let (token, wrong, asked) = (Vector::new(), None, VecDeque::new());
-        let (input, said) = (Buf::default(), Pieces::default());
+        let (token, wrong, requested) = (Vector::new(), None, VecDeque::new());
+        let (input, replies) = (Buf::default(), Pieces::default());
         OpSession {
             service,
             origins,
@@ -168,8 +168,8 @@ impl OpSession {
             token,
             wrong,
             explained: Vec::new(),
-            asked,
-            said,
+            requested,
+            replies,
             answers: 0,
             early: 0,
         }
@@ -208,14 +208,14 @@ impl OpSession {
 
     /// Reports whether a line can be processed: one is complete, and there is room for its answer.
     pub(crate) fn can_go_on(&self) -> bool {
-        self.has_lines() && self.asked.len() < ASKED_MAX && self.answers < HELD_MAX
+        self.has_lines() && self.requested.len() < REQUESTED_MAX && self.answers < HELD_MAX
     }
 
     /// Returns the bytes held: lines, requests and answers.
     pub(crate) fn held(&self) -> usize {
         let wrong = self.wrong.as_ref().map_or(0, String::len);
-        let questions = self.asked.len() * QUESTION + self.early;
-        self.input.capacity() + wrong + questions + self.said.memory()
+        let questions = self.requested.len() * QUESTION + self.early;
+        self.input.capacity() + wrong + questions + self.replies.memory()
     }
 
     /// Takes the next complete line, if there is room for its answer.
@@ -280,9 +280,9 @@ impl OpSession {
     }
 
     fn read_json(&self, kind: Kind, text: &str) -> Result<OpRequest, Rejection> {
-        let asked: Asked<'_> = serde_json::from_str(text)
+        let requested: OpLine<'_> = serde_json::from_str(text)
             .map_err(|error| format!("{error}; write {{\"op\": …, \"strict\": true}}"))?;
-        let op = asked.op.get();
+        let op = requested.op.get();
         let operator = match op.starts_with('[') {
             true => {
                 let words: Vec<String> = serde_json::from_str(op)
@@ -293,17 +293,21 @@ impl OpSession {
         };
         let operator = operator?;
         let read = |token: &str| read_token(self.service, self.origins.as_deref(), token);
-        let after =
-            asked.after.as_deref().map(read).transpose().map_err(|why| Rejection::token(&why))?;
+        let after = requested
+            .after
+            .as_deref()
+            .map(read)
+            .transpose()
+            .map_err(|why| Rejection::token(&why))?;
         let after = after.unwrap_or_default();
-        let timeout = match asked.timeout {
+        let timeout = match requested.timeout {
             None => TIMEOUT,
             Some(seconds) => Duration::try_from_secs_f64(seconds)
                 .ok()
                 .filter(|timeout| *timeout <= TIMEOUT_MAX)
                 .ok_or_else(|| "\"timeout\" is a number of seconds, at most 3600".to_string())?,
         };
-        let once = match (asked.session, asked.number) {
+        let once = match (requested.session, requested.number) {
             (Some(session), Some(number)) => Some(Call { session, number }),
             (None, None) => None,
             (Some(_), None) | (None, Some(_)) => {
@@ -311,7 +315,7 @@ impl OpSession {
                 return Err(text.to_string().into());
             }
         };
-        Ok(OpRequest { operator, once, strict: asked.strict, after, timeout })
+        Ok(OpRequest { operator, once, strict: requested.strict, after, timeout })
     }
 
     /// Returns the text of a rejection, and the detail in it, unless that was sent before.
@@ -328,8 +332,8 @@ impl OpSession {
 
     /// Adds an unanswered request.
     pub(crate) fn ask(&mut self, ticket: Ticket) {
-        assert!(self.asked.back().is_none_or(|(last, _)| *last < ticket), "tickets grow");
-        self.asked.push_back((ticket, None));
+        assert!(self.requested.back().is_none_or(|(last, _)| *last < ticket), "tickets grow");
+        self.requested.push_back((ticket, None));
     }
 
     /// Formats the answer to a request.
@@ -359,43 +363,49 @@ impl OpSession {
 
     fn put(&mut self, ticket: Ticket, mut line: Vec<u8>) {
         line.push(b'\n');
-        let asked = self.asked.binary_search_by_key(&ticket, |(asked, _)| *asked);
-        let place = asked.expect("nothing is answered twice");
-        assert!(self.asked[place].1.is_none(), "a question has one answer");
+        let requested = self.requested.binary_search_by_key(&ticket, |(requested, _)| *requested);
+        let place = requested.expect("nothing is answered twice");
+        assert!(self.requested[place].1.is_none(), "a question has one answer");
         self.answers += line.len();
         self.early += beyond_reserve(&line);
         if place > 0 {
             line.shrink_to_fit();
         }
-        self.asked[place].1 = Some(line);
-        while let Some((_, Some(line))) = self.asked.pop_front_if(|(_, line)| line.is_some()) {
+        self.requested[place].1 = Some(line);
+        while let Some((_, Some(line))) = self.requested.pop_front_if(|(_, line)| line.is_some()) {
             self.early -= beyond_reserve(&line);
-            self.said.extend(&line);
+            self.replies.extend(&line);
         }
-        if self.asked.capacity() > 4 * self.asked.len() {
-            self.asked.shrink_to(2 * self.asked.len());
+        if self.requested.capacity() > 4 * self.requested.len() {
+            self.requested.shrink_to(2 * self.requested.len());
         }
     }
 
     /// Reads up to `count` bytes of answers; `None` if none is ready yet, empty if no request is
     /// pending.
     pub(crate) fn read(&mut self, count: usize) -> Option<Vec<u8>> {
-        if self.said.len() == 0 && (!self.asked.is_empty() || self.has_lines()) {
+        if self.replies.len() == 0 && (!self.requested.is_empty() || self.has_lines()) {
             return None;
         }
-        let some = self.said.take(count);
+        let some = self.replies.take(count);
         self.answers -= some.len();
         Some(some)
     }
 
     pub(crate) fn check(&self) {
-        let early = || self.asked.iter().filter_map(|(_, line)| line.as_deref());
-        assert_eq!(self.answers, self.said.len() + early().map(<[u8]>::len).sum::<usize>());
+        let early = || self.requested.iter().filter_map(|(_, line)| line.as_deref());
+        assert_eq!(self.answers, self.replies.len() + early().map(<[u8]>::len).sum::<usize>());
         let early_beyond = early().map(beyond_reserve).sum::<usize>();
         assert_eq!(self.early, early_beyond);
-        assert!(self.asked.capacity() <= 4 * self.asked.len(), "what the queue takes is counted");
-        assert!(self.asked.iter().is_sorted_by(|a, b| a.0 < b.0), "questions are in their order");
-        let first = self.asked.front();
+        assert!(
+            self.requested.capacity() <= 4 * self.requested.len(),
+            "entries of the queue are counted"
+        );
+        assert!(
+            self.requested.iter().is_sorted_by(|a, b| a.0 < b.0),
+            "questions are in their order"
+        );
+        let first = self.requested.front();
         assert!(first.is_none_or(|(_, line)| line.is_none()), "what can be read is said");
         assert!(self.scanned <= self.input.len());
         assert!(self.end.is_none_or(|end| end == self.scanned), "nobody looks behind a line");
@@ -403,7 +413,7 @@ impl OpSession {
 
     /// Returns the unanswered requests.
     pub(crate) fn open(&self) -> impl Iterator<Item = Ticket> {
-        self.asked.iter().filter(|(_, answer)| answer.is_none()).map(|(ticket, _)| *ticket)
+        self.requested.iter().filter(|(_, answer)| answer.is_none()).map(|(ticket, _)| *ticket)
     }
 }
 
@@ -600,13 +610,13 @@ mod tests {
         answer(&mut op_session, 2, &Value::Integer(1), &token);
         assert_eq!(op_session.read(100), None, "the first is not answered");
         op_session.complain(Ticket(1), Some(complaint("no", "busy", &[])));
-        let said = op_session.read(1000).expect("answers");
+        let replies = op_session.read(1000).expect("answers");
         assert_eq!(
-            String::from_utf8_lossy(&said),
+            String::from_utf8_lossy(&replies),
             "{\"error\":\"no\",\"reason\":\"busy\"}\n\
              {\"value\":1,\"final\":false,\"token\":\"0000007f-1:2\"}\n"
         );
-        assert_eq!(op_session.read(100), Some(Vec::new()), "nothing was asked");
+        assert_eq!(op_session.read(100), Some(Vec::new()), "nothing was requested");
         let next = op_session.op_request(Kind::Counter, b"{\"op\": \"read\"}").expect("a question");
         assert_eq!(next.after, token, "the session carries its token");
         assert_eq!(op_session.write(&vec![b'x'; LINE_MAX + 1]), Err(Error::FileTooLarge));
@@ -618,16 +628,16 @@ mod tests {
         let read = |op_session: &OpSession| op_session.op_request(Kind::Counter, b"\"read\"");
         for wrong in ["after x", "after ", "after 7e-1:2", "after 7f-9:1"] {
             assert!(op_session.remember(wrong.as_bytes()), "it is no question");
-            let said = |op_session: &OpSession| {
+            let replies = |op_session: &OpSession| {
                 op_session.explain(read(op_session).expect_err("it is wrong"))
             };
             let Rejection { reason, .. } = read(&op_session).expect_err("it is wrong");
-            let (text, topic) = said(&op_session);
+            let (text, topic) = replies(&op_session);
             assert!(text.contains("use the token") || text.contains("omit it"), "{text}");
             assert_eq!(reason, "token");
             assert_eq!(topic, Some(Topic::Token));
             op_session.explained(Topic::Token);
-            assert_eq!(said(&op_session), (format!("not done: {WRONG_TOKEN}"), None));
+            assert_eq!(replies(&op_session), (format!("not done: {WRONG_TOKEN}"), None));
         }
         assert!(op_session.remember(b"after \xff") && read(&op_session).is_err());
         assert!(op_session.remember(b"after 7f-1:2\r") && read(&op_session).is_ok());
@@ -641,27 +651,27 @@ mod tests {
     #[test]
     fn all_operations_are_listed_once_in_a_session() {
         let mut op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
-        let said = |op_session: &OpSession, line: &str| {
+        let replies = |op_session: &OpSession, line: &str| {
             op_session.explain(
                 op_session.op_request(Kind::Counter, line.as_bytes()).expect_err("it is wrong"),
             )
         };
-        let (list, long) = said(&op_session, "x");
+        let (list, long) = replies(&op_session, "x");
         assert!(
             list.contains("\noperations on a counter:\n") && long == Some(Topic::Words),
             "{list}"
         );
         op_session.explained(Topic::Words);
-        assert_eq!(said(&op_session, "x"), ("unknown operation \"x\"".to_string(), None));
+        assert_eq!(replies(&op_session, "x"), ("unknown operation \"x\"".to_string(), None));
         // The JSON syntax is another list.
-        let (list, long) = said(&op_session, "\"x\"");
+        let (list, long) = replies(&op_session, "\"x\"");
         assert!(
             list.contains("\noperations on a counter:\n") && long == Some(Topic::Json),
             "{list}"
         );
         op_session.explained(Topic::Json);
         for line in ["\"x\"", "{\"op\": \"x\"}", "{\"op\": [\"x\"]}", "x"] {
-            let (brief, long) = said(&op_session, line);
+            let (brief, long) = replies(&op_session, line);
             assert!(!brief.contains('\n') && long.is_none(), "{brief}");
         }
     }
@@ -669,16 +679,17 @@ mod tests {
     #[test]
     fn all_that_is_allocated_for_answers_is_counted() {
         let allocated = |op_session: &OpSession| {
-            let places = op_session.asked.capacity() * size_of::<(Ticket, Option<Vec<u8>>)>();
-            let early = op_session.asked.iter().filter_map(|(_, line)| line.as_ref());
+            let places = op_session.requested.capacity() * size_of::<(Ticket, Option<Vec<u8>>)>();
+            let early = op_session.requested.iter().filter_map(|(_, line)| line.as_ref());
             let early = early.map(|line| line.capacity() + 16).sum::<usize>();
-            let said = op_session.said.each().map(|piece| piece.capacity() + pieces::OVERHEAD);
-            places + early + said.sum::<usize>()
+            let replies =
+                op_session.replies.each().map(|piece| piece.capacity() + pieces::OVERHEAD);
+            places + early + replies.sum::<usize>()
         };
         for len in [10, 255, 256, 300, 5000] {
             let mut op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
-            (0..ASKED_MAX as u64).for_each(|number| op_session.ask(Ticket(number)));
-            for number in (0..ASKED_MAX as u64).rev() {
+            (0..REQUESTED_MAX as u64).for_each(|number| op_session.ask(Ticket(number)));
+            for number in (0..REQUESTED_MAX as u64).rev() {
                 let before = op_session.held();
                 op_session.put(Ticket(number), vec![b'x'; len]);
                 // Only the part beyond the reserve needs room.
@@ -699,7 +710,7 @@ mod tests {
     fn there_is_room_for_so_many_questions() {
         let mut op_session = OpSession::new(0x7f, Some(MEMBERS.to_vec()));
         assert_eq!(op_session.write(&b"read\n".repeat(100_000)), Ok(()));
-        for number in 0..ASKED_MAX as u64 {
+        for number in 0..REQUESTED_MAX as u64 {
             assert!(op_session.next_line().is_some());
             op_session.ask(Ticket(number));
         }
@@ -716,19 +727,19 @@ mod tests {
         let large = Value::Bytes(vec![b'x'; 1 << 20].into());
         let answer =
             |op_session: &mut OpSession, number| answer(op_session, number, &large, &Vector::new());
-        let mut asked = 0;
+        let mut requested = 0;
         while op_session.next_line().is_some() {
-            op_session.ask(Ticket(asked));
-            if asked > 0 {
-                answer(&mut op_session, asked);
+            op_session.ask(Ticket(requested));
+            if requested > 0 {
+                answer(&mut op_session, requested);
             }
-            asked += 1;
+            requested += 1;
         }
-        assert_eq!((asked, op_session.read(100)), (5, None));
+        assert_eq!((requested, op_session.read(100)), (5, None));
         answer(&mut op_session, 0);
-        assert_eq!(op_session.read(3 << 20).map(|said| said.len()), Some(3 << 20));
+        assert_eq!(op_session.read(3 << 20).map(|replies| replies.len()), Some(3 << 20));
         assert!(op_session.next_line().is_some());
-        while op_session.read(1 << 20).is_some_and(|said| !said.is_empty()) {}
+        while op_session.read(1 << 20).is_some_and(|replies| !replies.is_empty()) {}
         assert_eq!(op_session.answers, 0);
     }
 

@@ -287,9 +287,9 @@ impl Peer {
     }
 
     /// Emits an output, and schedules the next attempt after the maximum delay.
-    fn give_up(&mut self, now: Instant, says: Output, out: &mut Vec<Output>) -> State {
+    fn give_up(&mut self, now: Instant, shows: Output, out: &mut Vec<Output>) -> State {
         self.pause = PAUSE_MAX;
-        out.push(says);
+        out.push(shows);
         self.fail(now, out)
     }
 
@@ -312,9 +312,9 @@ impl Peer {
                 out.push(Output::Read(open, 0));
                 State::Meeting(open, verdicts)
             }
-            (State::Meeting(open, verdicts), Ok(Reply::Data(said))) => {
-                self.verdict = said.to_vec();
-                self.meet(now, open, verdicts.judge(&said), out)
+            (State::Meeting(open, verdicts), Ok(Reply::Data(data))) => {
+                self.verdict = data.to_vec();
+                self.meet(now, open, verdicts.judge(&data), out)
             }
             (State::Asking(open), Ok(Reply::Written(_))) => {
                 out.push(Output::Read(open, VERDICT as u64));
@@ -325,7 +325,7 @@ impl Peer {
                 self.pause = PAUSE_MIN;
                 self.write(open, out)
             }
-            (State::Checking(open), Ok(Reply::Data(said))) if *said == self.verdict[..] => {
+            (State::Checking(open), Ok(Reply::Data(data))) if *data == self.verdict[..] => {
                 self.write(open, out)
             }
             // A reply that arrives after a disconnect.

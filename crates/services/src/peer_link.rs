@@ -48,11 +48,11 @@ pub(crate) struct PeerLink {
     /// Time of its last reply; initially that of the first turn.
     replied: Option<Instant>,
     /// Time at which the member was last heard: by a reply, or by a use of its file here.
-    heard: Option<Instant>,
+    received: Option<Instant>,
     /// Whether it is connected, and without a reply for [`SILENT`].
     is_silent: bool,
     /// Time of the last operator message about silence.
-    told: Option<Instant>,
+    reported: Option<Instant>,
     /// Whether the operator was informed of silence, but not of its end.
     is_announced: bool,
     /// Pending operator message: true if the member replies again, false if it is silent.
@@ -71,9 +71,9 @@ impl PeerLink {
             complaint: None,
             is_distrusted: false,
             replied: None,
-            heard: None,
+            received: None,
             is_silent: false,
-            told: None,
+            reported: None,
             is_announced: false,
             news: None,
         }
@@ -96,7 +96,7 @@ impl PeerLink {
 
     /// Records a reply.
     fn note_reply(&mut self, now: Instant) {
-        (self.replied, self.heard) = (Some(now), Some(now));
+        (self.replied, self.received) = (Some(now), Some(now));
         if mem::take(&mut self.is_silent) && mem::take(&mut self.is_announced) {
             // A pending announcement is dropped instead of retracted.
             self.news = self.news.take().is_none().then_some(true);
@@ -105,7 +105,7 @@ impl PeerLink {
 
     /// Records a use of the member's own file here.
     fn note_use(&mut self, now: Instant) {
-        self.heard = Some(now);
+        self.received = Some(now);
     }
 
     /// Updates the silence of the member; `asleep` is the duration of a suspension.
@@ -115,11 +115,14 @@ impl PeerLink {
             at.min(now)
         };
         let replied = later(self.replied);
-        (self.replied, self.heard) = (Some(replied), Some(later(self.heard)));
+        (self.replied, self.received) = (Some(replied), Some(later(self.received)));
         let is_up = self.peer.is_up() && !self.is_closed;
         let is_silent = is_up && now >= replied + SILENT;
-        if is_silent && !self.is_silent && self.told.is_none_or(|told| now >= told + QUIET) {
-            (self.told, self.news, self.is_announced) = (Some(now), Some(false), true);
+        if is_silent
+            && !self.is_silent
+            && self.reported.is_none_or(|reported| now >= reported + QUIET)
+        {
+            (self.reported, self.news, self.is_announced) = (Some(now), Some(false), true);
         }
         // The end of its connection is reported separately.
         self.is_announced &= is_silent;
@@ -127,12 +130,12 @@ impl PeerLink {
     }
 
     /// Returns the time since which the member is unheard, unless the link is closed.
-    fn unheard_since(&self) -> Option<Instant> {
-        self.heard.filter(|_| !self.is_closed)
+    fn silent_since(&self) -> Option<Instant> {
+        self.received.filter(|_| !self.is_closed)
     }
 
     /// Takes the pending operator message, and whether it is good news.
-    pub(crate) fn next_news(&mut self) -> Option<(bool, String)> {
+    pub(crate) fn next_report(&mut self) -> Option<(bool, String)> {
         if let Some(replies) = self.news.take() {
             let text = match replies {
                 true => "replies again".to_string(),
@@ -140,7 +143,7 @@ impl PeerLink {
             };
             return Some((replies, text));
         }
-        let news = self.remote.next_news()?;
+        let news = self.remote.next_link_state()?;
         Some((news.is_up(), news.to_string()))
     }
 }
@@ -153,21 +156,21 @@ impl Hosted {
         self.turned = now;
         self.links.values_mut().for_each(|link| link.note_silence(now, asleep));
         let Some(most) = self.settings.remove_after else { return };
-        let since = || self.links.values().filter_map(PeerLink::unheard_since);
+        let since = || self.links.values().filter_map(PeerLink::silent_since);
         if asleep.is_some() || since().filter(|since| now >= *since + SILENT).count() > 1 {
             self.alone_since = now;
         }
         // With a failed journal the removal could not be stored.
         let may = self.joining.is_none() && self.journal.failed().is_none();
-        let is_unheard = |link: &PeerLink| {
-            let since = link.unheard_since().map(|since| since.max(self.alone_since));
+        let is_unresponsive = |link: &PeerLink| {
+            let since = link.silent_since().map(|since| since.max(self.alone_since));
             may && since.is_some_and(|since| now >= since + most)
         };
-        let unheard = self.links.iter().filter(|(_, link)| is_unheard(link)).map(|(id, _)| *id);
-        let unheard: BTreeSet<ReplicaId> = unheard.collect();
-        if unheard != self.unheard {
-            self.unheard.clone_from(&unheard);
-            self.step_replica(now, Input::Silent(unheard), out);
+        let silent = self.links.iter().filter(|(_, link)| is_unresponsive(link)).map(|(id, _)| *id);
+        let silent: BTreeSet<ReplicaId> = silent.collect();
+        if silent != self.silent {
+            self.silent.clone_from(&silent);
+            self.step_replica(now, Input::Silent(silent), out);
         }
     }
 
@@ -216,7 +219,7 @@ impl Hosted {
         link.into_iter().for_each(|link| link.note_reply(now));
     }
 
-    /// Records a use of a file `peer`: its member is heard, if it is authenticated.
+    /// Records a use of a file `peer`: its member is alive, if it is authenticated.
     pub(crate) fn note_use(&mut self, now: Instant, open: usize) {
         let Some(crate::files::Opened::PeerAcceptor(acceptor)) = self.opens.get(open) else {
             return;

@@ -105,21 +105,21 @@ impl Introduction {
         let both = Nonces { challenge, random: &random };
         let me = settings.me;
         let verdict = |it| code(settings, ProofPurpose::ProofReply(it), both, (to, me)).finalize();
-        let says = code(settings, ProofPurpose::IAm, both, (me, to)).finalize().into_bytes();
+        let mac = code(settings, ProofPurpose::IAm, both, (me, to)).finalize().into_bytes();
         let verdicts = ProofReplies {
             welcome: verdict(ProofReply::Welcome).into_bytes().into(),
             farewell: verdict(ProofReply::Farewell).into_bytes().into(),
         };
         let seals = Seals::new(settings, both, (me, to));
-        Introduction { proof: [&me.0.to_le_bytes()[..], &random, &says].concat(), verdicts, seals }
+        Introduction { proof: [&me.0.to_le_bytes()[..], &random, &mac].concat(), verdicts, seals }
     }
 }
 
 impl ProofReplies {
     /// Identifies a received verdict: `None` if its sender does not know the secret. (A timing
     /// attack gains nothing, as no verdict is valid twice.)
-    pub fn judge(&self, said: &[u8]) -> Option<ProofReply> {
-        let is = |verdict: &[u8; VERDICT]| said == verdict;
+    pub fn judge(&self, reply: &[u8]) -> Option<ProofReply> {
+        let is = |verdict: &[u8; VERDICT]| reply == verdict;
         match (is(&self.welcome), is(&self.farewell)) {
             (true, _) => Some(ProofReply::Welcome),
             (false, true) => Some(ProofReply::Farewell),
@@ -136,11 +136,11 @@ pub(crate) fn check(
     proof: &[u8],
 ) -> Option<(ReplicaId, Random)> {
     let (from, rest) = proof.split_first_chunk::<2>()?;
-    let (random, says) = rest.split_first_chunk::<CHALLENGE>()?;
+    let (random, mac) = rest.split_first_chunk::<CHALLENGE>()?;
     let from = ReplicaId(u16::from_le_bytes(*from));
     let both = Nonces { challenge, random };
     let expected = code(settings, ProofPurpose::IAm, both, (from, settings.me));
-    let is_right = expected.verify_slice(says).is_ok() && from != settings.me;
+    let is_right = expected.verify_slice(mac).is_ok() && from != settings.me;
     is_right.then_some((from, *random))
 }
 
@@ -167,12 +167,12 @@ pub(crate) fn verdict(
 
 fn code(
     settings: &Settings,
-    says: ProofPurpose,
+    mac: ProofPurpose,
     both: Nonces<'_>,
     (from, to): (ReplicaId, ReplicaId),
 ) -> Hmac<Sha256> {
     let mut code = Hmac::<Sha256>::new_from_slice(&settings.secret.0).expect("any length is a key");
-    for part in [says.text(), both.challenge, both.random, settings.service.as_bytes()] {
+    for part in [mac.text(), both.challenge, both.random, settings.service.as_bytes()] {
         code.update(&(part.len() as u64).to_le_bytes());
         code.update(part);
     }
@@ -232,11 +232,11 @@ mod tests {
         let introduction = Introduction::new(&settings(2, 5), ReplicaId(1), &OURS, THEIRS);
         let mut ours = seals(&settings(1, 5), &OURS, (ReplicaId(2), &THEIRS));
         let mut theirs = introduction.seals;
-        let (asked, answered) = (theirs.ours.frame(b"a"), ours.ours.frame(b"a"));
-        assert_ne!(asked, answered);
+        let (requested, answered) = (theirs.ours.frame(b"a"), ours.ours.frame(b"a"));
+        assert_ne!(requested, answered);
         let read = |seal: &mut Seal, frame: &[u8]| seal.open(frame, 9).map(|it| it.is_some());
         assert_eq!(read(&mut ours.theirs.clone(), &answered), Err(crate::seal::Forged));
-        assert_eq!(read(&mut ours.theirs, &asked), Ok(true));
+        assert_eq!(read(&mut ours.theirs, &requested), Ok(true));
         assert_eq!(read(&mut theirs.theirs, &answered), Ok(true));
         let others = [
             seals(&settings(1, 5), &[8; CHALLENGE], (ReplicaId(2), &THEIRS)),
@@ -245,7 +245,7 @@ mod tests {
             seals(&settings(1, 6), &OURS, (ReplicaId(2), &THEIRS)),
         ];
         for mut other in others {
-            assert_eq!(read(&mut other.theirs, &asked), Err(crate::seal::Forged));
+            assert_eq!(read(&mut other.theirs, &requested), Err(crate::seal::Forged));
         }
     }
 
@@ -254,15 +254,15 @@ mod tests {
         let caller = ReplicaId(2);
         let introduction = Introduction::new(&settings(2, 5), ReplicaId(1), &OURS, THEIRS);
         for it in [ProofReply::Welcome, ProofReply::Farewell] {
-            let said = verdict(&settings(1, 5), &OURS, (caller, &THEIRS), it);
-            assert_eq!(introduction.verdicts.judge(&said), Some(it));
+            let reply = verdict(&settings(1, 5), &OURS, (caller, &THEIRS), it);
+            assert_eq!(introduction.verdicts.judge(&reply), Some(it));
             // Of another secret, of another replica, for another receiver, for another connection.
             for wrong in [
                 verdict(&settings(1, 6), &OURS, (caller, &THEIRS), it).to_vec(),
                 verdict(&settings(3, 5), &OURS, (caller, &THEIRS), it).to_vec(),
                 verdict(&settings(1, 5), &OURS, (ReplicaId(3), &THEIRS), it).to_vec(),
                 verdict(&settings(1, 5), &OURS, (caller, &OURS), it).to_vec(),
-                said[..VERDICT - 1].to_vec(),
+                reply[..VERDICT - 1].to_vec(),
                 introduction.proof.clone(),
                 Vec::new(),
             ] {

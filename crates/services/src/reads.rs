@@ -41,10 +41,10 @@ impl Reads {
     ) -> Vec<RequestId> {
         let mut answered = Vec::new();
         while let Some(entry) = self.waiting.first_entry()
-            && let Some(said) = say(entry.get().count as usize)
+            && let Some(outputs) = say(entry.get().count as usize)
         {
             let Waiting { id, count, headroom } = entry.remove();
-            out.push(Output::Reply(id, Ok(Reply::Data(part(&said, 0, count, headroom)))));
+            out.push(Output::Reply(id, Ok(Reply::Data(part(&outputs, 0, count, headroom)))));
             answered.push(id);
         }
         answered

@@ -35,7 +35,7 @@ fn cells(state: &sheet::State, meter: &mut Meter) -> Vec<u8> {
     let shown = Sheet.apply_metered(&mut state.clone(), &Operator::Range(region), meter);
     // Rows too wide for one result must be read in parts by operations.
     let Value::Rows(rows) = shown else { return Vec::new() };
-    sheet::csv_bytes(&rows).unwrap_or_default()
+    sheet::csv_bytes(&rows)
 }
 
 /// Terminates nonempty bytes with a newline.

@@ -62,7 +62,7 @@ struct Member<'a> {
     replica: ReplicaId,
     address: &'a str,
     /// State of the link to it; `None` for this replica itself.
-    way: Option<&'static str>,
+    link: Option<&'static str>,
     /// Operations that it has acknowledged.
     has: String,
     /// Number of operations retained here that it has not acknowledged.
@@ -97,10 +97,10 @@ pub struct MemberCounts {
 
 impl Hosted {
     /// Takes the next message about a peer connection, and whether it is good news.
-    pub fn next_connection_news(&mut self) -> Option<(bool, String)> {
+    pub fn next_connection_report(&mut self) -> Option<(bool, String)> {
         let service = &self.settings.service;
         self.links.iter_mut().find_map(|(id, link)| {
-            let (is_good, news) = link.next_news()?;
+            let (is_good, news) = link.next_report()?;
             let text = format!("{service}: replica {} ({}): {news}", id.0, link.remote.name());
             Some((is_good, text))
         })
@@ -152,12 +152,12 @@ impl Hosted {
         let full = self.journal.is_full().then(|| FULL.to_string());
         let outside = match (&self.joining, self.replica.is_removed()) {
             (Some(_), _) => {
-                let told = self.links.values().filter_map(|link| link.complaint.clone());
-                let told: Vec<String> = ["not a member yet: join requested".to_string()]
+                let reported = self.links.values().filter_map(|link| link.complaint.clone());
+                let reported: Vec<String> = ["not a member yet: join requested".to_string()]
                     .into_iter()
-                    .chain(told)
+                    .chain(reported)
                     .collect();
-                Some(told.join("; "))
+                Some(reported.join("; "))
             }
             (None, true) => Some("no member any more".to_string()),
             (None, false) => None,
@@ -177,8 +177,8 @@ impl Hosted {
         let members = self.replica.membership().members.iter().map(|(id, address)| {
             let knows = self.replica.knows_of(*id).unwrap_or(has);
             let lacks = has.iter().map(|(of, number)| number.saturating_sub(knows.get(of))).sum();
-            let way = self.links.get(id).map(PeerLink::state_name);
-            Member { replica: *id, address, way, has: show_vector(knows, " "), lacks }
+            let link = self.links.get(id).map(PeerLink::state_name);
+            Member { replica: *id, address, link, has: show_vector(knows, " "), lacks }
         });
         Status {
             service: &self.settings.service,
@@ -234,16 +234,16 @@ impl Status<'_> {
         for member in &self.members {
             let id = member.replica.0;
             let Member { address, has, lacks, .. } = member;
-            let text = match member.way {
+            let text = match member.link {
                 None => format!("{id}  {address}  this one"),
-                Some(way @ ("idle" | "writing")) => {
-                    format!("{id}  {address}  {way}, has {has}, lacks {lacks}")
+                Some(link @ ("idle" | "writing")) => {
+                    format!("{id}  {address}  {link}, has {has}, lacks {lacks}")
                 }
                 Some("silent") => {
                     let seconds = SILENT.as_secs();
                     format!("{id}  {address}  silent: no reply for {seconds} s, lacks {lacks}")
                 }
-                Some(way) => format!("{id}  {address}  {way}: not connected, lacks {lacks}"),
+                Some(link) => format!("{id}  {address}  {link}: not connected, lacks {lacks}"),
             };
             line("member", &text);
         }

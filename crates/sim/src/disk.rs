@@ -49,7 +49,7 @@ pub struct Inode {
     /// Times of access, modification and change of attributes.
     pub times: [Time; 3],
     /// Entries of a directory.
-    pub entries: BTreeMap<Name, Place>,
+    pub entries: BTreeMap<Name, DirEntry>,
     by_cookie: BTreeMap<u64, Name>,
     next_cookie: u64,
     /// Parent of a directory.
@@ -64,7 +64,7 @@ pub struct Inode {
 
 /// Value of a directory entry.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct DirEntry {
     /// Inode number.
     pub inode: u64,
     dentry: u64,
@@ -326,7 +326,7 @@ impl Disk {
         node.next_cookie += 1;
         let cookie = node.next_cookie;
         node.by_cookie.insert(cookie, name.clone());
-        node.entries.insert(name.clone(), Place { inode, dentry, cookie });
+        node.entries.insert(name.clone(), DirEntry { inode, dentry, cookie });
         node.touch(now);
         let target = self.node_mut(inode);
         target.links += u32::from(target.kind != Kind::Directory);
@@ -335,7 +335,7 @@ impl Disk {
     }
 
     /// Removes an entry; its file keeps its other names and its handles.
-    fn leave(&mut self, now: Time, dir: u64, name: &Name, place: Place) {
+    fn leave(&mut self, now: Time, dir: u64, name: &Name, place: DirEntry) {
         let node = self.node_mut(dir);
         node.entries.remove(name);
         node.by_cookie.remove(&place.cookie);
@@ -346,7 +346,7 @@ impl Disk {
     }
 
     /// Removes an entry for good.
-    fn unlink(&mut self, now: Time, dir: u64, name: &Name, place: Place) {
+    fn unlink(&mut self, now: Time, dir: u64, name: &Name, place: DirEntry) {
         self.leave(now, dir, name, place);
         self.dentries.remove(&place.dentry);
         if self.node(place.inode).kind == Kind::Directory {

@@ -28,12 +28,12 @@ impl Host {
     /// Queues an event for it.
     pub(crate) fn take(&mut self, event: Event) {
         self.files.extend(brought(&event.done));
-        let id = if event.id == base::op::OpId::UNASKED { event.id } else { own_op(event.id) };
+        let id = if event.id == base::op::OpId::UNREQUESTED { event.id } else { own_op(event.id) };
         self.events.push(Event { id, ..event });
     }
 
     /// Returns events queued and not delivered.
-    pub(crate) fn untold(&mut self) -> Vec<Event> {
+    pub(crate) fn unreported(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.events)
     }
 

@@ -167,10 +167,10 @@ fn smoke() -> Result<(u64, u64), String> {
     let mut sums = Vec::new();
     for output in parts {
         let output = output.map_err(|error| error.to_string())?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let (last, before) = match said.trim_end().rsplit_once('\n') {
+        let outputs = String::from_utf8_lossy(&output.stdout);
+        let (last, before) = match outputs.trim_end().rsplit_once('\n') {
             Some((before, last)) => (last, before),
-            None => (said.trim_end(), ""),
+            None => (outputs.trim_end(), ""),
         };
         println!("{before}");
         eprint!("{}", String::from_utf8_lossy(&output.stderr));

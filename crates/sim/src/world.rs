@@ -234,13 +234,13 @@ impl World {
                 ScheduledEvent::Deliver(socket, bytes) => self.deliver(socket, bytes),
                 refused @ ScheduledEvent::Refused(_) => self.happen(refused, &mut Vec::new()),
                 ScheduledEvent::Apply(_) | ScheduledEvent::Complete(_) => {
-                    panic!("under way at the end: {happening:?}")
+                    panic!("in flight at the end: {happening:?}")
                 }
                 _ => {}
             }
         }
         assert!(roots.iter().all(|root| self.env.disk.is_open(*root)), "a root was closed");
-        for socket in self.env.net.untold() {
+        for socket in self.env.net.unreported() {
             self.over(socket);
         }
         let open = self.env.disk.open_count();
@@ -297,7 +297,7 @@ impl World {
             }
             ScheduledEvent::Knock(id, to) => self.env.knock(id, &to),
             ScheduledEvent::Churn => self.env.churn(),
-            ScheduledEvent::Stop => events.push(Event { id: OpId::UNASKED, done: Done::Stop }),
+            ScheduledEvent::Stop => events.push(Event { id: OpId::UNREQUESTED, done: Done::Stop }),
         }
     }
 
@@ -438,7 +438,7 @@ impl Environment {
             _ => None,
         };
         let before = self.pending.insert(id, Pending { op, key, found });
-        assert!(before.is_none(), "{id:?} is under way already: {before:?}");
+        assert!(before.is_none(), "{id:?} is in flight already: {before:?}");
     }
 
     /// Checks that every operation has a file of the right kind.
@@ -461,7 +461,7 @@ impl Environment {
     }
 
     fn apply(&mut self, id: OpId) {
-        let mut pending = self.pending.remove(&id).expect("what is applied is under way");
+        let mut pending = self.pending.remove(&id).expect("only operations in flight are applied");
         pending.key = None;
         let done = self.take_effect(&pending.op, pending.found.take());
         self.pending.insert(id, pending);
@@ -530,7 +530,7 @@ impl Environment {
 
     fn close_file(&mut self, file: File) {
         let using = self.using.get(&file).copied().unwrap_or(0);
-        assert_eq!(using, 0, "{file:?} is closed while operations on it are under way");
+        assert_eq!(using, 0, "{file:?} is closed while operations on it are in flight");
         if !self.volumes.close(file) {
             self.disk.close(file);
         }
@@ -616,7 +616,7 @@ impl Reactor for World {
                 }
                 (None, Some(deadline)) => return self.env.reach(deadline),
                 (None, None) => {
-                    assert!(self.is_done(), "a standstill: nothing is under way");
+                    assert!(self.is_done(), "a standstill: nothing is in flight");
                     self.stop();
                     continue;
                 }

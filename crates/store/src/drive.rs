@@ -112,7 +112,7 @@ impl<D: Disk> Driver<D> {
             self.engine.refuse_waiting(now, &mut self.outputs);
             answer = self.run_for(now, Some(ticket));
         }
-        answer.expect("who waits for nothing is answered")
+        answer.expect("a request that waits for nothing has a reply")
     }
 
     /// Performs work due, until nothing is left to do at this time.

@@ -1,6 +1,6 @@
 //! Creation of an empty volume.
 
-use crate::journal::Place;
+use crate::journal::Position;
 use crate::layout::{Geometry, HEAD_BYTES};
 use crate::page::Ptr;
 use crate::space::Space;
@@ -38,7 +38,7 @@ pub fn format(
         map: 1,
         index_sum,
         root: Ptr::default(),
-        tail: Place { block: 0, sequence: 1, chain: volume },
+        tail: Position { block: 0, sequence: 1, chain: volume },
     };
     writes.push((superblock.at(), vec![superblock.encode()]));
     Ok(writes)

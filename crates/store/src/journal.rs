@@ -27,7 +27,7 @@ const EAGER: usize = 256 << 10;
 
 /// A position in the journal: a block of the ring, and the identity of the batch expected there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) block: u64,
     pub(crate) sequence: u64,
     /// Checksum of the previous batch.
@@ -106,7 +106,7 @@ pub(crate) struct Journal {
     /// Complete batches that wait for the one in flight.
     sealed: VecDeque<Batch>,
     /// Position of the next batch, with the last one's checksum.
-    head: Place,
+    head: Position,
     /// Epoch of the gathering batch.
     epoch: u64,
     /// Total numbers of blocks written, and of blocks released by checkpoints.
@@ -126,7 +126,13 @@ struct OpenBatch {
 
 impl Journal {
     /// Returns a journal that continues at `head`; the ring is in use from `tail` to there.
-    pub(crate) fn new(layout: &Layout, volume: u64, epoch: u64, tail: u64, head: Place) -> Journal {
+    pub(crate) fn new(
+        layout: &Layout,
+        volume: u64,
+        epoch: u64,
+        tail: u64,
+        head: Position,
+    ) -> Journal {
         let ring = layout.journal;
         assert!(tail < ring && head.block < ring, "the journal begins and ends in its ring");
         let used = (head.block + ring - tail) % ring;
@@ -145,7 +151,7 @@ impl Journal {
     }
 
     /// Returns the position of the next batch. Nothing must be gathering.
-    pub(crate) fn head(&self) -> Place {
+    pub(crate) fn head(&self) -> Position {
         assert!(self.gathering.records == 0, "it was sealed");
         self.head
     }
@@ -307,7 +313,7 @@ impl Automaton for Journal {
         }
         let OpenBatch { payload, records, waiters, .. } = &self.gathering;
         assert_eq!(*records == 0, payload.is_empty(), "records are counted");
-        assert!(*records > 0 || waiters.is_empty(), "who waits waits for a record");
+        assert!(*records > 0 || waiters.is_empty(), "a waiter waits for a record");
         match &self.state {
             State::Flushing(batch) => assert!(batch.flush, "nobody needs that flush"),
             State::Writing(left, _) => assert_ne!(*left, 0, "a batch has a write"),
@@ -381,7 +387,7 @@ impl Journal {
         self.written += skip + count;
         assert!(self.written - self.released <= self.ring, "the head does not overtake the tail");
         self.head =
-            Place { block: (at + count) % self.ring, sequence: self.head.sequence + 1, chain };
+            Position { block: (at + count) % self.ring, sequence: self.head.sequence + 1, chain };
         self.sealed.push_back(Batch { at, blocks, waiters, flush });
     }
 

@@ -501,7 +501,7 @@ impl Locks {
         assert!(self.line.keys().eq(&waiting));
         for (place, Waiting { owner, span, mode, passes }) in &self.line {
             let before = if *passes { 0 } else { *place };
-            assert!(self.is_blocked(*owner, span, *mode, before), "who can go on does");
+            assert!(self.is_blocked(*owner, span, *mode, before), "a grantable request is granted");
         }
         for point in self.points.values() {
             let exclusive = point.holders.iter().any(|held| held.1 == Mode::Exclusive);
@@ -522,7 +522,7 @@ impl Locks {
     fn check_owners(&self) {
         for (owner, OwnerLocks { points, ranges, waits }) in &self.owners {
             let has = !points.is_empty() || *ranges > 0 || waits.is_some();
-            assert!(has, "who has nothing is not known");
+            assert!(has, "an owner without locks is forgotten");
             let own = self.ranges.iter().filter(|range| range.owner == *owner).count();
             assert_eq!(*ranges, own, "an owner's ranges are counted");
             for key in points {
@@ -546,12 +546,12 @@ impl Locks {
                 Span::Key(key) => self.points[&key[..]].line.contains(place),
                 Span::Range(..) => self.line_ranges.contains(place),
             };
-            assert!(listed, "who waits is found by what it waits for");
+            assert!(listed, "a waiting request is listed at its lock");
         }
         let by_key: usize = self.points.values().map(|point| point.line.len()).sum();
         assert_eq!(by_key + self.line_ranges.len(), self.line.len(), "nobody is listed twice");
         for point in self.points.values() {
-            assert!(point.line.is_sorted(), "who came first is first");
+            assert!(point.line.is_sorted(), "the queue is in the order of arrival");
             assert!(!point.holders.is_empty() || !point.line.is_empty(), "a key has a use");
         }
     }

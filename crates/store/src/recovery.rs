@@ -6,7 +6,7 @@
 //!
 #![doc = include_str!("recovery/states.md")]
 
-use crate::journal::{Place, batch, record, record::Record};
+use crate::journal::{Position, batch, record, record::Record};
 use crate::space::Space;
 use crate::sum::sum;
 use crate::{Error, Superblock};
@@ -59,7 +59,7 @@ pub(crate) struct Found {
     /// Transactions with their epochs.
     pub(crate) records: VecDeque<(u64, Record)>,
     /// Position where the journal continues.
-    pub(crate) head: Place,
+    pub(crate) head: Position,
 }
 
 /// State of the recovery.
@@ -90,7 +90,7 @@ enum State {
 struct Walked {
     records: VecDeque<(u64, Record)>,
     /// End of the journal.
-    head: Place,
+    head: Position,
     /// Positions in the ring where the next batch could begin but was not found, with their
     /// contents.
     ends: Vec<(u64, Vec<u8>)>,
@@ -241,7 +241,7 @@ impl Recovery {
     /// it is complete.
     fn read_more(&self, first: u64, count: u64, bytes: usize, out: &mut Vec<Output>) -> bool {
         let done = (bytes / self.superblock.layout.block) as u64;
-        assert!(done <= count, "no more is read than was asked for");
+        assert!(done <= count, "no more is read than was requested");
         if done == count {
             return false;
         }
@@ -268,7 +268,7 @@ impl Recovery {
         out: &mut Vec<Output>,
     ) -> State {
         let layout = &self.superblock.layout;
-        assert!(segment <= layout.segments(), "no more is read than was asked for");
+        assert!(segment <= layout.segments(), "no more is read than was requested");
         let first = layout.map(self.superblock.map) + layout.index;
         let left = layout.segments() - segment;
         if left > 0 {
@@ -363,7 +363,7 @@ fn walk(superblock: &Superblock, ring: &[u8]) -> Option<Walked> {
         let blocks = batch::blocks(payload.len(), layout.block);
         followed.extend(at..at + blocks);
         let block = (at + blocks) % layout.journal;
-        head = Place { block, sequence: head.sequence + 1, chain: sum };
+        head = Position { block, sequence: head.sequence + 1, chain: sum };
     }
     // A batch that does not fit before the end of the ring begins at its start. A torn one begins
     // at the expected position, so no second read is needed.

@@ -31,10 +31,10 @@ const DIVIDED: u32 = 1 << 31;
 const OVERHEAD: usize = 16;
 
 /// Entries of the store's own tables by table and key.
-type Entries = BTreeMap<Place, Vec<u8>>;
+type Entries = BTreeMap<EntryKey, Vec<u8>>;
 
 /// Table and key of an entry.
-type Place = (Table, Vec<u8>);
+type EntryKey = (Table, Vec<u8>);
 
 /// Changes that make the present state that of a snapshot.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ fn behind_own() -> [u8; 4] {
 }
 
 /// Returns a key and a value of a table that stays unchanged.
-fn own_entry(key: &[u8], value: &[u8]) -> Option<(Place, Vec<u8>)> {
+fn own_entry(key: &[u8], value: &[u8]) -> Option<(EntryKey, Vec<u8>)> {
     let (table, rest) = key.split_first_chunk::<4>()?;
     let table = Table(u32::from_be_bytes(*table));
     OWN.contains(&table).then(|| ((table, rest.to_vec()), value.to_vec()))

@@ -262,7 +262,7 @@ impl Space {
     pub(crate) fn give_back(&mut self, run: Run) {
         for at in run.at..run.at + u64::from(run.count) {
             let Some(bit) = self.bit(at) else { continue };
-            assert!(!self.is_live(bit), "what is in use is not given back");
+            assert!(!self.is_live(bit), "a number in use is not returned");
             self.clear_busy(bit);
         }
     }

@@ -165,7 +165,7 @@ enum Job {
     CheckpointFlush,
     Superblock,
     /// A part of blocks being placed.
-    Place(usize),
+    Position(usize),
     /// The last block of a volume that is to grow.
     Probe,
 }
@@ -355,7 +355,7 @@ impl Store {
         let job = self.jobs.remove(io.0 as usize);
         // A missing block is no failure of the disk.
         if !matches!(job, Job::Probe) {
-            self.failures.note(&done, !matches!(job, Job::Fetch(_) | Job::Place(_)));
+            self.failures.note(&done, !matches!(job, Job::Fetch(_) | Job::Position(_)));
         }
         match (job, done) {
             (Job::Fetch(reading), IoDone::Read(result)) => {
@@ -386,7 +386,7 @@ impl Store {
             (Job::Superblock, IoDone::Written(result)) => {
                 self.step_checkpoint(now, result.is_ok(), checkpoint::Input::Sealed, out);
             }
-            (Job::Place(place), IoDone::Written(result)) => self.placed(place, result, out),
+            (Job::Position(place), IoDone::Written(result)) => self.placed(place, result, out),
             (Job::Probe, IoDone::Read(result)) => self.probed(now, result.is_ok(), out),
             // Every operation completes with its own variant.
             (job, done) => unreachable!("{done:?} for {job:?}"),
@@ -446,8 +446,8 @@ impl Store {
     /// flight: its file may be closed then.
     fn end_closing(&mut self, out: &mut Vec<Output>) {
         let quiet = self.checkpoint.is_idle() && self.journal.is_quiet();
-        let asked = self.growing.is_some() || self.rolling.is_some();
-        let written = self.changed_since.is_none() && !asked;
+        let requested = self.growing.is_some() || self.rolling.is_some();
+        let written = self.changed_since.is_none() && !requested;
         let written = self.config.read_only || written;
         if let Phase::Closing(ticket) = self.phase
             && (self.is_broken() || (quiet && written))
@@ -492,12 +492,12 @@ impl Store {
                 assert!(self.farewell.is_none(), "the store has not ended");
             }
             Phase::Over(_) => {
-                let told = self.farewell.is_none() || !self.jobs.is_empty();
-                assert!(told, "who closes the store is told when nothing is under way");
+                let reported = self.farewell.is_none() || !self.jobs.is_empty();
+                assert!(reported, "the end is reported when nothing is in flight");
             }
         }
         assert!(!self.config.read_only || self.checkpoint.is_idle(), "nothing may be written");
-        assert!(self.present.epoch > self.superblock.epoch, "what is changed is not durable");
+        assert!(self.present.epoch > self.superblock.epoch, "changed pages are not durable");
     }
 
     /// Asserts that each machine waits for the operations in flight for it.
@@ -524,7 +524,7 @@ impl Store {
     }
 
     fn submit(&mut self, job: Job, io: impl FnOnce(IoId) -> Io, out: &mut Vec<Output>) {
-        let id = u32::try_from(self.jobs.insert(job)).expect("few operations are under way");
+        let id = u32::try_from(self.jobs.insert(job)).expect("few operations are in flight");
         out.push(Output::Io(io(IoId(id))));
     }
 }

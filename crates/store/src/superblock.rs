@@ -11,7 +11,7 @@
 use crate::layout::{Geometry, HEAD_BYTES, Layout, SUPERBLOCK_STRIDE, SUPERBLOCKS};
 use crate::page::{Ptr, u32_at, u64_at};
 use crate::sum::sum;
-use crate::{Error, journal::Place};
+use crate::{Error, journal::Position};
 use base::{Block, Time};
 use std::cmp::Reverse;
 
@@ -46,7 +46,7 @@ pub struct Superblock {
     /// Root of the tree; at block zero if it is empty.
     pub(crate) root: Ptr,
     /// Position where the journal continues behind it.
-    pub(crate) tail: Place,
+    pub(crate) tail: Position,
 }
 
 impl Superblock {
@@ -138,7 +138,7 @@ impl Superblock {
             map: word(7),
             index_sum: word(8),
             root: Ptr { at: word(9), birth: word(10), sum: word(11) },
-            tail: Place { block: word(12), sequence: word(13), chain: word(14) },
+            tail: Position { block: word(12), sequence: word(13), chain: word(14) },
         };
         let sound = superblock.map < 2
             && superblock.tail.block < superblock.layout.journal

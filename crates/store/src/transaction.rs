@@ -388,7 +388,7 @@ impl Engine {
         out: &mut Vec<Output>,
     ) {
         if self.transactions.contains_key(&id) {
-            self.drive(now, id, Event::Asked(ticket, request), out);
+            self.drive(now, id, Event::Requested(ticket, request), out);
         } else {
             out.push(Output::Reply(ticket, Err(Failure::Over)));
         }
@@ -528,7 +528,11 @@ impl Automaton for Engine {
             assert!(transaction.idle.is_none_or(|since| self.idle.contains(&(since, *id))));
             transaction.writes.check();
             let waits = self.locks.is_waiting(Owner(id.0));
-            assert_eq!(transaction.txn.is_waiting(), waits, "who waits stands in line");
+            assert_eq!(
+                transaction.txn.is_waiting(),
+                waits,
+                "a waiting transaction has a queued lock"
+            );
             let pending = transaction.pending.map(|key| &self.pending[key]);
             let own = pending.is_none_or(|it| matches!(it, Pending::Transaction(of) if of == id));
             assert!(own, "the store's answer finds its transaction");
@@ -538,7 +542,7 @@ impl Automaton for Engine {
         assert_eq!(self.idle.len(), idle, "each is listed once while it is idle");
         let mut owners = self.locks.owners();
         let known = |owner: Owner| self.transactions.contains_key(&TransactionId(owner.0));
-        assert!(owners.all(known), "who is over holds no locks");
+        assert!(owners.all(known), "an ended transaction holds no locks");
         assert!(self.transactions.len() <= TRANSACTIONS_MAX, "transactions are limited");
         assert!(self.granted.is_empty() && self.outputs.is_empty(), "all was looked at");
         assert!((1..=sweeping::PIECE_MAX).contains(&self.piece), "a piece has entries");

@@ -115,7 +115,7 @@ pub enum Reason {
     /// Cancelled by its owner, or the owner is gone.
     Cancelled,
     /// The reader of its output has ended.
-    Unheard,
+    ReaderClosed,
     /// Another storelet of its chain failed.
     Broken,
     /// The server shuts down.
@@ -133,7 +133,7 @@ impl fmt::Display for Reason {
             Reason::Bytes => "it has read and written as many bytes as it may",
             Reason::Output => "output budget exceeded",
             Reason::Cancelled => "it was cancelled",
-            Reason::Unheard => "its reader has closed",
+            Reason::ReaderClosed => "its reader has closed",
             Reason::Broken => "another storelet of its chain failed",
             Reason::Shutdown => "the server ends",
         })

@@ -47,7 +47,7 @@ impl Client {
         let state = &mut *self.channel.state();
         state.room -= bytes.len();
         match state.output.last_mut() {
-            Some((last, said)) if *last == stream => said.extend_from_slice(&bytes),
+            Some((last, printed)) if *last == stream => printed.extend_from_slice(&bytes),
             Some(_) | None => state.output.push((stream, bytes)),
         }
         Ok(())

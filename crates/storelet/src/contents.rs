@@ -93,13 +93,13 @@ impl Contents {
     }
 
     /// Stores the files of a completed batch.
-    pub(crate) fn add(&mut self, asked: Batch, read: Vec<Content>, seen: Seen) {
+    pub(crate) fn add(&mut self, requested: Batch, read: Vec<Content>, seen: Seen) {
         let bytes: u64 = read.iter().map(|content| content.data.len() as u64).sum();
         let mut read = read.into_iter().peekable();
-        for path in asked.paths {
+        for path in requested.paths {
             // Files after the last one that fitted were not examined.
             if read.peek().is_none()
-                && bytes + u64::from(asked.size_max) > u64::from(asked.bytes_max)
+                && bytes + u64::from(requested.size_max) > u64::from(requested.bytes_max)
             {
                 break;
             }
@@ -183,8 +183,8 @@ mod tests {
         contents.last = b"d/100".to_vec();
         let elsewhere: Vec<Vec<u8>> = (0..9).map(|number| vec![b'e', b'/', number]).collect();
         let read = elsewhere.iter().map(|path| content(path, 10)).collect();
-        let asked = Batch { paths: elsewhere, size_max: SIZE_MAX, bytes_max: BYTES_MAX };
-        contents.add(asked, read, Seen::default());
+        let requested = Batch { paths: elsewhere, size_max: SIZE_MAX, bytes_max: BYTES_MAX };
+        contents.add(requested, read, Seen::default());
         assert!(contents.take(b"d/101", Seen::default(), &mut listings).is_none());
         let batch = contents.foreseen(b"d/101", &mut listings).expect("it goes on");
         assert_eq!((batch.paths.len(), &batch.paths[0][..]), (4, &b"d/102"[..]));
@@ -205,10 +205,10 @@ mod tests {
     fn files_left_out_of_a_batch_are_not_cached() {
         let (mut contents, mut none) =
             (Contents { many: 4, ..Contents::default() }, Listings::default());
-        let asked = [b"a", b"b", b"c", b"d"].map(|path| path.to_vec()).to_vec();
+        let requested = [b"a", b"b", b"c", b"d"].map(|path| path.to_vec()).to_vec();
         let large = (BYTES_MAX - SIZE_MAX) as usize + 1;
-        let asked = Batch { paths: asked, size_max: SIZE_MAX, bytes_max: BYTES_MAX };
-        contents.add(asked, vec![content(b"b", 5), content(b"c", large)], Seen::default());
+        let requested = Batch { paths: requested, size_max: SIZE_MAX, bytes_max: BYTES_MAX };
+        contents.add(requested, vec![content(b"b", 5), content(b"c", large)], Seen::default());
         assert_eq!(contents.files.len(), 3, "nobody has looked at the last one");
         assert!(contents.take(b"a", Seen::default(), &mut none).is_none());
         assert_eq!(contents.many, 8, "it was expected all the same");

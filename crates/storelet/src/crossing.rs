@@ -110,7 +110,7 @@ pub struct Begin {
 #[derive(Debug)]
 pub enum ToHome {
     /// Output of a storelet.
-    Said(DomainId, Stream, Vec<u8>),
+    Emitted(DomainId, Stream, Vec<u8>),
     /// Number of bytes of its input that it has consumed.
     Eaten(DomainId, usize),
     /// The storelet has ended.

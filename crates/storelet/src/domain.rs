@@ -65,7 +65,7 @@ pub(crate) enum Input {
     /// The chain can never be admitted: reason.
     Refused(String),
     /// Output of the storelet at this position of the chain.
-    Said(usize, Stream, Vec<u8>),
+    Emitted(usize, Stream, Vec<u8>),
     /// Number of input bytes that the storelet at this position has consumed.
     Eaten(usize, usize),
     /// End of the storelet at this position.
@@ -341,7 +341,7 @@ impl Domain {
         match chain.stages.get(chain.fresh.len()) {
             Some(Stage { run_spec, .. }) => {
                 let Wanted::Known(hash) = run_spec.module else {
-                    unreachable!("what is installed is known by its hash")
+                    unreachable!("an installed program is known by its hash")
                 };
                 out.push(Output::Compile(Module::Known(hash), run_spec.budget.code()));
                 State::Compiling(chain, None)
@@ -430,7 +430,7 @@ impl Domain {
         State::Running(pipe)
     }
 
-    fn said(
+    fn emitted(
         &mut self,
         pipe: &Pipe,
         (stage, stream): (usize, Stream),
@@ -548,8 +548,8 @@ impl Automaton for Domain {
             }
             (State::Ready(chain), Input::Admitted) => self.begin(now, chain, out),
             (State::Ready(_), Input::Refused(why)) => self.refuse(why, out),
-            (State::Running(pipe), Input::Said(stage, stream, bytes)) => {
-                self.said(&pipe, (stage, stream), bytes, out);
+            (State::Running(pipe), Input::Emitted(stage, stream, bytes)) => {
+                self.emitted(&pipe, (stage, stream), bytes, out);
                 State::Running(pipe)
             }
             (State::Running(pipe), Input::Eaten(stage, count)) => {
@@ -574,7 +574,7 @@ impl Automaton for Domain {
             (state, Input::Kill(reason)) => self.kill(state, reason, out),
             (state, Input::Gone) => self.leave(state, out),
             (State::Dropping, Input::Compiled(_)) => State::Over,
-            (state @ (State::Leaving(_) | State::Ended), Input::Said(..) | Input::Eaten(..)) => {
+            (state @ (State::Leaving(_) | State::Ended), Input::Emitted(..) | Input::Eaten(..)) => {
                 state
             }
             // Each request has one reply, and finished domains make none.
@@ -585,7 +585,7 @@ impl Automaton for Domain {
                 | Input::Compiled(_)
                 | Input::Admitted
                 | Input::Refused(_)
-                | Input::Said(..)
+                | Input::Emitted(..)
                 | Input::Eaten(..)
                 | Input::Ended(..)),
             ) => unreachable!("{input:?} in {state:?}"),
@@ -604,7 +604,7 @@ impl Automaton for Domain {
             State::Ready(chain) => {
                 assert_eq!(chain.fresh.len(), chain.stages.len(), "all modules are compiled");
             }
-            State::Ended | State::Over => assert_eq!(self.sent, 0, "what was sent is not kept"),
+            State::Ended | State::Over => assert_eq!(self.sent, 0, "sent buffers are not kept"),
             State::Naming | State::Running(_) | State::Dropping | State::Leaving(_) => {}
         }
     }

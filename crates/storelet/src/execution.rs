@@ -37,7 +37,7 @@ pub(crate) enum Input {
     /// Input; empty at the end of the stream.
     Fed(Vec<u8>),
     /// Its output is accepted.
-    Heard,
+    Received,
     /// Time has passed.
     Tick,
     /// Kill the guest.
@@ -274,7 +274,7 @@ impl Automaton for Execution {
             (State::Asking, Input::Answered(reply)) => State::Ready(Some(Got::File(reply))),
             (State::Awaiting, Input::Arrived) => State::Ready(Some(Got::Done)),
             (State::Hungry, Input::Fed(bytes)) => State::Ready(Some(Got::Input(bytes))),
-            (State::Saying, Input::Heard) => State::Ready(Some(Got::Done)),
+            (State::Saying, Input::Received) => State::Ready(Some(Got::Done)),
             (State::Sleeping(until), Input::Tick) if until <= now => State::Ready(Some(Got::Done)),
             (State::Leaving(via), Input::Answered(reply)) => {
                 out.extend(via.map(Output::Release));
@@ -292,7 +292,7 @@ impl Automaton for Execution {
                 | Input::Admitted
                 | Input::Answered(_)
                 | Input::Fed(_)
-                | Input::Heard),
+                | Input::Received),
             ) => unreachable!("{input:?} in {state:?}"),
         };
     }

@@ -115,7 +115,7 @@ impl Guest {
     /// # Panics
     /// If it waits and receives nothing, receives something without waiting, or has ended.
     pub fn resume(&mut self, got: Option<Got>, times: Times) -> Pause {
-        assert_eq!(got.is_some(), self.waits, "who waits gets something");
+        assert_eq!(got.is_some(), self.waits, "a waiting guest receives a result");
         self.waits = false;
         // Work on its behalf meanwhile may have exceeded the budget.
         if let Some(reason) = self.budget.exceeded(&self.used()) {

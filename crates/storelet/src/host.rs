@@ -204,7 +204,7 @@ pub(crate) struct Host {
     /// Prefetch state.
     pub(crate) prefetcher: Prefetcher,
     /// Time of its last input or wait: absent files may exist since.
-    pub(crate) heard: Option<u64>,
+    pub(crate) received: Option<u64>,
     /// Number of changes that the guest has made; cached data from before is stale.
     pub(crate) changes: u64,
     /// Whether the guest may change files.
@@ -225,7 +225,7 @@ impl Host {
             files: Files::new(start.root, start.budget.files),
             root: start.root,
             prefetcher: Prefetcher::default(),
-            heard: None,
+            received: None,
             changes: 0,
             writes: start.writes,
             pace,
@@ -248,7 +248,7 @@ impl Host {
 
     /// Records that the guest has received input or waited.
     pub(crate) fn hear(&mut self) {
-        self.heard = Some(self.channel.state().times.monotonic);
+        self.received = Some(self.channel.state().times.monotonic);
     }
 
     /// Returns the cache stamp of data seen now.

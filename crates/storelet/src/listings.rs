@@ -25,7 +25,7 @@ const FIRST: u32 = 32 << 10;
 const MOST: u32 = 128 << 10;
 
 /// Maximum number of directories in a batch.
-const ASKED_MAX: usize = 256;
+const REQUESTED_MAX: usize = 256;
 
 /// Maximum size of the cache, bytes of memory; and overhead of a directory without its entries.
 const BYTES_MAX: usize = 4 << 20;
@@ -82,7 +82,7 @@ pub(crate) struct Listings {
     batch: usize,
     last: Option<Vec<u8>>,
     /// Size limit of the last batch, bytes.
-    asked: u32,
+    requested: u32,
     /// Whether the tree does not support batch listings.
     pub(crate) unsupported: bool,
 }
@@ -128,11 +128,11 @@ impl Listings {
     /// last input or wait, is still valid, and has no such name, nor one that is equivalent on some
     /// file systems; or its directory is known not to exist. Programs look up many files that do
     /// not exist.
-    pub(crate) fn is_absent(&self, path: &[u8], now: Seen, heard: Option<u64>) -> bool {
+    pub(crate) fn is_absent(&self, path: &[u8], now: Seen, received: Option<u64>) -> bool {
         let mut at = path;
         loop {
             let dir = parted(at).0;
-            if self.lacks(at, now, heard) {
+            if self.lacks(at, now, received) {
                 return true;
             }
             if dir.is_empty() || self.by_path.contains_key(dir) {
@@ -143,7 +143,7 @@ impl Listings {
     }
 
     /// Returns whether the directory of a path is known not to have its last name.
-    fn lacks(&self, path: &[u8], now: Seen, heard: Option<u64>) -> bool {
+    fn lacks(&self, path: &[u8], now: Seen, received: Option<u64>) -> bool {
         let (dir, name) = parted(path);
         // Listings are incomplete: a tree may hide files of its root, and some file systems have a
         // hidden snapshot directory in every directory.
@@ -152,7 +152,7 @@ impl Listings {
             return false;
         }
         let is_known = |listed: &&Listed| {
-            listed.seen.is_fresh(now) && heard.is_none_or(|heard| listed.seen.at > heard)
+            listed.seen.is_fresh(now) && received.is_none_or(|received| listed.seen.at > received)
         };
         let listed = self.by_path.get(dir).filter(is_known);
         listed.is_some_and(|listed| listed.sequence.lacks(name))
@@ -205,14 +205,14 @@ impl Listings {
     }
 
     fn how_much(&mut self) -> u32 {
-        self.asked = (self.asked * 2).clamp(FIRST, MOST);
-        self.asked
+        self.requested = (self.requested * 2).clamp(FIRST, MOST);
+        self.requested
     }
 
     /// Raises the size of the next batch to the maximum, because a directory did not fit. Returns
     /// whether that is an increase.
     pub(crate) fn ask_most(&mut self) -> bool {
-        std::mem::replace(&mut self.asked, MOST) < MOST
+        std::mem::replace(&mut self.requested, MOST) < MOST
     }
 
     fn add_behind(&mut self, path: &[u8], now: Seen, paths: &mut Vec<Vec<u8>>) {
@@ -236,8 +236,8 @@ impl Listings {
     ) {
         let dirs = sequence.behind(from).filter(|entry| entry.kind == Kind::Directory);
         let below = dirs.map(|entry| joined(dir, entry.name.as_bytes()));
-        assert!(paths.len() <= ASKED_MAX, "so many are asked for at most");
-        let room = ASKED_MAX - paths.len();
+        assert!(paths.len() <= REQUESTED_MAX, "so many are requested at most");
+        let room = REQUESTED_MAX - paths.len();
         paths.extend(below.filter(|path| self.get(path, now).is_none()).take(room));
     }
 
@@ -322,7 +322,7 @@ impl Listings {
 
     fn forget(&mut self, old: Option<Listed>) {
         if let Some(old) = old {
-            assert!(self.bytes >= old.bytes, "what is forgotten was counted");
+            assert!(self.bytes >= old.bytes, "a forgotten entry was counted");
             self.bytes -= old.bytes;
             self.unvisited -= usize::from(!old.is_visited);
         }

@@ -10,7 +10,7 @@ mod body;
 
 use crate::compile::Refused;
 use crate::wasi::INTRINSICS;
-use body::Look;
+use body::Totals;
 use std::ops::Range;
 use wasmparser::types::{EntityType, Types};
 use wasmparser::{
@@ -90,7 +90,7 @@ fn inspect(wasm: &[u8]) -> Result<(Vec<u8>, Types), Refused> {
         kept: wasm.get(..8).unwrap_or_default().to_vec(),
         validator: Validator::new_with_features(FEATURES),
         allocations: FuncValidatorAllocations::default(),
-        look: Look::default(),
+        look: Totals::default(),
         entries: 0,
     };
     let mut parser = Parser::new(0);
@@ -114,7 +114,7 @@ struct Inspection<'a> {
     kept: Vec<u8>,
     validator: Validator,
     allocations: FuncValidatorAllocations,
-    look: Look,
+    look: Totals,
     /// Entries of all element segments.
     entries: usize,
 }

@@ -45,8 +45,8 @@ impl Prefetcher {
             (Some(Coming::Listings(seen)), Ok(Reply::Listings(listings, _))) => {
                 self.listings.add(listings, seen);
             }
-            (Some(Coming::Contents(asked, seen)), Ok(Reply::Contents(contents, _))) => {
-                self.contents.add(asked, contents, seen);
+            (Some(Coming::Contents(requested, seen)), Ok(Reply::Contents(contents, _))) => {
+                self.contents.add(requested, contents, seen);
             }
             (Some(Coming::Bytes(open, from, seen)), Ok(Reply::Data(data))) => {
                 self.bytes = Some(Bytes { open, from, pieces: vec![data], seen });
@@ -74,7 +74,9 @@ impl Prefetcher {
     /// Returns whether this file is being prefetched.
     pub(crate) fn is_file_coming(&self, path: &[u8]) -> bool {
         match &self.coming {
-            Some(Coming::Contents(asked, _)) => asked.paths.iter().any(|other| other == path),
+            Some(Coming::Contents(requested, _)) => {
+                requested.paths.iter().any(|other| other == path)
+            }
             Some(Coming::Listings(_) | Coming::Bytes(..)) | None => false,
         }
     }

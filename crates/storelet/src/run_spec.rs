@@ -120,14 +120,14 @@ impl RunSpec {
         for line in text.lines() {
             let line = line.trim_end_matches('\r');
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let said = |why| format!("'{word} {rest}': {why}");
+            let emitted = |why| format!("'{word} {rest}': {why}");
             let value = decoded(rest);
             if word == "standing" {
-                run_spec.next(&mut then, &value, maxima).map_err(said)?;
+                run_spec.next(&mut then, &value, maxima).map_err(emitted)?;
                 continue;
             }
             let stage = then.last_mut().filter(|_| !is_for_all(word)).unwrap_or(&mut run_spec);
-            stage.take(word, value).map_err(said)?;
+            stage.take(word, value).map_err(emitted)?;
         }
         if run_spec.module == Wanted::Follows(0) {
             let why = "an order needs a line 'module sha256:HASH', 'module LENGTH' or \
@@ -232,7 +232,7 @@ impl RunSpec {
     /// # Panics
     /// If the order names no installed storelet.
     pub fn resolve(&mut self, installed: &RunSpec) {
-        assert!(self.is_standing(), "what is asked for by its name");
+        assert!(self.is_standing(), "what is requested by its name");
         self.module = installed.module.clone();
         self.args.splice(..0, installed.args.iter().cloned());
         self.env.clone_from(&installed.env);

@@ -94,7 +94,7 @@ impl Group {
 }
 
 #[derive(Debug)]
-struct Place {
+struct Runnable {
     account: Account,
     share_spec: ShareSpec,
     share: Share,
@@ -109,7 +109,7 @@ struct Place {
 pub struct Schedule {
     users: BTreeMap<u32, Group>,
     clients: BTreeMap<Account, Group>,
-    places: Slab<Place>,
+    places: Slab<Runnable>,
     /// Pass of the ready user that has used least.
     floor: u128,
     /// Whether the present turn is due to a reservation.
@@ -138,7 +138,7 @@ impl Schedule {
         client.all += 1;
         let share = Share { weight: share_spec.weight, pass: client.floor };
         let place =
-            Place { account, share_spec, share, ready: false, reserved_at: 0, allowed_at: 0 };
+            Runnable { account, share_spec, share, ready: false, reserved_at: 0, allowed_at: 0 };
         Key(self.places.insert(place))
     }
 
@@ -148,7 +148,7 @@ impl Schedule {
     /// If it is not there.
     pub fn remove(&mut self, key: Key) {
         self.set_ready(key, false, 0);
-        let Place { account, .. } = self.places.remove(key.0);
+        let Runnable { account, .. } = self.places.remove(key.0);
         let client = self.clients.get_mut(&account).expect(KNOWN);
         assert!(client.all > 0, "storelets of a client are counted");
         client.all -= 1;
@@ -176,7 +176,7 @@ impl Schedule {
         let user = self.users.get_mut(&place.account.user).expect(KNOWN);
         let client = self.clients.get_mut(&place.account).expect(KNOWN);
         if !ready {
-            assert!(user.ready > 0 && client.ready > 0, "who is ready is counted");
+            assert!(user.ready > 0 && client.ready > 0, "each ready entry is counted");
             user.ready -= 1;
             client.ready -= 1;
             return;
@@ -191,7 +191,8 @@ impl Schedule {
     /// Selects the storelet to run.
     pub fn next(&mut self, now: u64) -> Turn {
         let ready = || self.places.iter().filter(|(_, place)| place.ready);
-        let behind = |place: &Place| place.share_spec.reservation > 0 && place.reserved_at <= now;
+        let behind =
+            |place: &Runnable| place.share_spec.reservation > 0 && place.reserved_at <= now;
         let reserved = ready().filter(|(_, place)| behind(place));
         if let Some((key, _)) = reserved.min_by_key(|(key, place)| (place.reserved_at, *key)) {
             self.reserved = true;
@@ -199,7 +200,7 @@ impl Schedule {
         }
         self.reserved = false;
         let allowed = ready().filter(|(_, place)| place.allowed_at <= now);
-        let used = |place: &Place| {
+        let used = |place: &Runnable| {
             let user = self.users[&place.account.user].share.pass;
             (user, self.clients[&place.account].share.pass, place.share.pass)
         };
@@ -218,7 +219,7 @@ impl Schedule {
     /// Returns the earliest time at which a storelet may run; a time in the past means now.
     pub fn peek(&self) -> Option<u64> {
         let ready = self.places.iter().filter(|(_, place)| place.ready);
-        let when = |place: &Place| match place.share_spec.reservation {
+        let when = |place: &Runnable| match place.share_spec.reservation {
             0 => place.allowed_at,
             _reserved => place.allowed_at.min(place.reserved_at),
         };

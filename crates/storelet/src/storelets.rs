@@ -90,7 +90,7 @@ pub struct Settings {
 
 /// A storelet or chain.
 #[derive(Debug)]
-struct Here {
+struct DomainEntry {
     domain: Domain,
     caller: Caller,
     account: Account,
@@ -111,14 +111,14 @@ struct Named {
     /// Start, seconds since 1970, and trigger.
     at: i64,
     trigger: String,
-    why: Why,
+    why: RunReason,
 }
 
 /// Reason of a run of an installed storelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Why {
+enum RunReason {
     /// A request.
-    Asked,
+    Requested,
     /// A schedule.
     Time,
     /// A new file, found by the watch with this number.
@@ -168,7 +168,7 @@ pub struct Storelets {
     settings: Settings,
     random: ChaCha20Rng,
     opens: Slab<Opened>,
-    here: BTreeMap<DomainId, Here>,
+    here: BTreeMap<DomainId, DomainEntry>,
     next: u64,
     /// Recently run programs, the latest at the end.
     programs: VecDeque<Fresh>,
@@ -187,7 +187,7 @@ pub struct Storelets {
     /// Messages for the operator.
     news: VecDeque<String>,
     closing: bool,
-    /// Whether the compiler and state store were told to terminate.
+    /// Whether the compiler and state store were sent the end.
     is_over: bool,
 }
 
@@ -195,9 +195,9 @@ impl Storelets {
     /// Creates the tree with number `index` among the node's trees; its files have the date
     /// `started`, and belong to `owner`.
     pub fn new(index: u16, started: Time, owner: u32, mut settings: Settings) -> Storelets {
-        let (mut told, limits) = (Vec::new(), limits(&settings));
-        let registry = InstalledRegistry::new(mem::take(&mut settings.standing), &mut told);
-        let news = told.into_iter().filter_map(|output| match output {
+        let (mut notified, limits) = (Vec::new(), limits(&settings));
+        let registry = InstalledRegistry::new(mem::take(&mut settings.standing), &mut notified);
+        let news = notified.into_iter().filter_map(|output| match output {
             registry::Output::Tell(text) => Some(text),
             registry::Output::Keep(..)
             | registry::Output::Filed(..)
@@ -295,7 +295,7 @@ impl Storelets {
     }
 
     /// Takes the next message for the operator.
-    pub fn next_news(&mut self) -> Option<String> {
+    pub fn next_report(&mut self) -> Option<String> {
         self.news.pop_front()
     }
 
@@ -303,8 +303,8 @@ impl Storelets {
         out.push(Output::Do(Op::Post { to, envelope }));
     }
 
-    fn tell(&self, worker: usize, told: ToWorker, out: &mut Vec<Output>) {
-        self.post(worker, Crossing::Worker(told).envelope(), out);
+    fn tell(&self, worker: usize, notified: ToWorker, out: &mut Vec<Output>) {
+        self.post(worker, Crossing::Worker(notified).envelope(), out);
     }
 }
 
@@ -316,7 +316,7 @@ impl Automaton for Storelets {
         match input {
             Input::Ask(id, request) => self.ask(now, id, request, out),
             Input::Cancel(id) => {
-                let waits = |(_, here): &(&DomainId, &Here)| here.domain.is_asked(id);
+                let waits = |(_, here): &(&DomainId, &DomainEntry)| here.domain.is_asked(id);
                 let domain = self.here.iter().find(waits).map(|(domain, _)| *domain);
                 if let Some(domain) = domain {
                     self.step_domain(now, domain, domain::Input::Cancel(id), out);
@@ -362,8 +362,8 @@ impl Automaton for Storelets {
         let running = self.here.iter().filter(|(_, here)| here.runs.is_some());
         let mut places = 0;
         for (id, here) in running {
-            assert!(self.admission.holds(*id), "who runs was admitted");
-            assert!(!here.domain.has_ended(), "who has ended gives its memory back");
+            assert!(self.admission.holds(*id), "a running storelet was admitted");
+            assert!(!here.domain.has_ended(), "an ended storelet holds no memory");
             places += here.runs.as_ref().map_or(0, |(workers, _)| workers.len());
         }
         assert!(places <= RUNNING_MAX, "{places} storelets run");
@@ -371,7 +371,7 @@ impl Automaton for Storelets {
         assert!(self.programs.len() <= PROGRAMS_MAX, "few programs are kept");
         assert!(self.memory().0 <= self.settings.memory, "no more memory is given than there is");
         let ended = self.here.values().all(|here| here.domain.has_ended());
-        assert!(!self.is_over || ended, "who compiles ends last");
+        assert!(!self.is_over || ended, "the compiler ends last");
     }
 }
 
@@ -394,7 +394,7 @@ impl Storelets {
         self.next += 1;
         let (domain, name) = (Domain::new(now, self.settings.maxima), String::new());
         let (runs, named) = (None, None);
-        let here = Here { domain, caller, account, since: now, runs, name, named };
+        let here = DomainEntry { domain, caller, account, since: now, runs, name, named };
         let before = self.here.insert(id, here);
         assert!(before.is_none(), "numbers are not given twice");
         Ok(Reply::Opened(open, self.stat(files::NEW)))
@@ -429,8 +429,8 @@ impl Storelets {
             }
             domain::Output::Compile(module, code) => {
                 let account = self.here[&id].account;
-                let asked = ToCompiler::Compile { ticket, module, code, account };
-                self.post(compiler, Envelope(Box::new(asked)), out);
+                let requested = ToCompiler::Compile { ticket, module, code, account };
+                self.post(compiler, Envelope(Box::new(requested)), out);
             }
             domain::Output::CancelCompile => {
                 self.post(compiler, Envelope(Box::new(ToCompiler::Cancel(ticket))), out);
@@ -479,11 +479,11 @@ impl Storelets {
     /// Returns whether written data exceeds the limits: of buffered input, or of modules being
     /// received. Beyond one module a client has no more than is left free.
     fn has_no_room(&self, id: DomainId) -> bool {
-        let Here { domain, account, .. } = &self.here[&id];
+        let DomainEntry { domain, account, .. } = &self.here[&id];
         if domain.is_full() || domain.due().is_none() {
             return domain.is_full();
         }
-        let bytes = |here: &Here| here.domain.module_bytes();
+        let bytes = |here: &DomainEntry| here.domain.module_bytes();
         let all = self.here.values().map(bytes).sum::<usize>();
         let theirs = self.here.values().filter(|here| here.account == *account);
         let others = theirs.map(bytes).sum::<usize>() - domain.module_bytes();
@@ -492,7 +492,7 @@ impl Storelets {
 
     /// Ends those whose owners missed the deadline for order and module.
     pub fn tick(&mut self, now: Instant, out: &mut Vec<Output>) {
-        let late = |here: &Here| here.domain.due().is_some_and(|due| due <= now);
+        let late = |here: &DomainEntry| here.domain.due().is_some_and(|due| due <= now);
         let ids = self.here.iter().filter(|(_, here)| late(here)).map(|(id, _)| *id);
         for id in ids.collect::<Vec<DomainId>>() {
             self.step_domain(now, id, domain::Input::Kill(Reason::Time), out);
@@ -532,9 +532,9 @@ impl Storelets {
     }
 
     /// Sends a message to the worker of a storelet of a chain, if it has one.
-    fn tell_its(&self, id: DomainId, stage: usize, told: ToWorker, out: &mut Vec<Output>) {
+    fn tell_its(&self, id: DomainId, stage: usize, notified: ToWorker, out: &mut Vec<Output>) {
         if let Some((workers, _)) = &self.here[&id].runs {
-            self.tell(workers[stage], told, out);
+            self.tell(workers[stage], notified, out);
         }
     }
 
@@ -628,9 +628,9 @@ impl Storelets {
 
     fn crossed(&mut self, now: Instant, crossing: Crossing, out: &mut Vec<Output>) {
         let (id, input) = match crossing {
-            Crossing::Home(ToHome::Said(id, stream, bytes)) => {
+            Crossing::Home(ToHome::Emitted(id, stream, bytes)) => {
                 let (id, stage) = id.first();
-                (id, domain::Input::Said(stage, stream, bytes))
+                (id, domain::Input::Emitted(stage, stream, bytes))
             }
             Crossing::Home(ToHome::Eaten(id, count)) => {
                 let (id, stage) = id.first();

@@ -93,7 +93,7 @@ fn a_file_is_read_by_any_way_that_stays_beneath() {
 }
 
 #[test]
-fn no_path_leads_out_and_mistakes_are_told() {
+fn no_path_leads_out_and_mistakes_are_reported() {
     let cases = [
         ("../x", abi::Errno::Notcapable),
         ("a/../../x", abi::Errno::Notcapable),
@@ -263,7 +263,7 @@ fn fuel_is_exact_whatever_ends_slices() {
 
 #[test]
 fn mistakes_of_a_guest_end_only_the_guest() {
-    for (body, says) in [
+    for (body, shows) in [
         ("(unreachable)", "unreachable"),
         ("(drop (i32.load (i32.const 2000000)))", "out of bounds"),
         ("(call $deep)", "stack"),
@@ -272,6 +272,6 @@ fn mistakes_of_a_guest_end_only_the_guest() {
             r#"(module {IMPORTS} (func $deep (call $deep)) (func (export "_start") {body}))"#
         );
         let ended = run(&mut files(), &wat, Budget::default(), u64::MAX).ended;
-        assert!(matches!(&ended, Ended::Trap(why) if why.contains(says)), "{body}: {ended:?}");
+        assert!(matches!(&ended, Ended::Trap(why) if why.contains(shows)), "{body}: {ended:?}");
     }
 }

@@ -49,7 +49,7 @@ impl Window {
 
     /// Returns the bytes from an offset on, in pieces.
     pub(crate) fn behind(&self, offset: u64) -> impl Iterator<Item = &[u8]> {
-        assert!(offset >= self.from, "what is before it was not read");
+        assert!(offset >= self.from, "earlier bytes were not read");
         let mut skip = usize::try_from(offset - self.from).unwrap_or(usize::MAX);
         self.pieces.iter().map(move |piece| {
             let start = skip.min(piece.len());

@@ -26,17 +26,17 @@ use std::time::Duration;
 use tree::{Ask, NodeId, OpenId, Reply, Request};
 
 /// Maximum number of file requests in flight for all storelets of a worker; others are queued.
-pub const ASKED_MAX: usize = 32;
+pub const REQUESTED_MAX: usize = 32;
 
 /// Bytes that cost as much as one more file request.
 const BYTES_PER_COST: u64 = 64 << 10;
 
 /// Maximum unconsumed output of a storelet, bytes.
-pub const SAID_MAX: usize = 256 << 10;
+pub const OUTPUT_MAX: usize = 256 << 10;
 
 /// Size and age at which buffered output is sent.
-const SAID_BYTES: usize = 32 << 10;
-const SAID_TIME: Duration = Duration::from_millis(2);
+const OUTPUT_BYTES: usize = 32 << 10;
+const OUTPUT_TIME: Duration = Duration::from_millis(2);
 
 /// Weight of a user relative to others.
 const USER_WEIGHT: u32 = 100;
@@ -45,7 +45,7 @@ const USER_WEIGHT: u32 = 100;
 #[derive(Debug)]
 pub enum Input {
     /// A message from home.
-    Told(ToWorker),
+    Reported(ToWorker),
     /// The reply to a storelet's file request, and its cost at home, ns.
     Answered(AskId, Result<Reply, Error>, u64),
     /// Time has passed.
@@ -120,7 +120,7 @@ pub struct Worker {
     by_io: BTreeMap<Key, DomainId>,
     alarms: BTreeSet<(Instant, DomainId)>,
     /// Number of file requests in flight.
-    asked: usize,
+    requested: usize,
     /// Processor ceiling, ns of each second; and time from which it permits the next slice.
     ceiling: u64,
     open_from: Instant,
@@ -144,7 +144,7 @@ impl Worker {
             by_cpu: BTreeMap::new(),
             by_io: BTreeMap::new(),
             alarms: BTreeSet::new(),
-            asked: 0,
+            requested: 0,
             ceiling: SECOND,
             open_from: Instant(0),
             bearers: Vec::new(),
@@ -172,7 +172,7 @@ impl Worker {
         let id = self.by_cpu[&key];
         self.live(now, id, execution::Input::Turn, out);
         let domain = self.domains.get_mut(&id).expect("it is ready");
-        let guest = domain.guest.take().expect("who is ready has a guest");
+        let guest = domain.guest.take().expect("a ready domain has a guest");
         let got = domain.resumes.take().expect("it is resumed");
         let wall = (self.wall.secs.max(0) as u64).saturating_mul(SECOND).saturating_add(now.0);
         Some(Slice { id, guest, got, times: Times { wall, monotonic: now.0 } })
@@ -254,8 +254,8 @@ impl Worker {
     /// Sends buffered output if it is large or old, or if the guest waits.
     fn pass_on(&mut self, now: Instant, id: DomainId, out: &mut Vec<Output>) {
         let Some(domain) = self.domains.get_mut(&id) else { return };
-        let old = domain.said_since.is_some_and(|since| since + SAID_TIME <= now);
-        if old || domain.said_bytes >= SAID_BYTES || domain.execution.is_talking() {
+        let old = domain.emitted_since.is_some_and(|since| since + OUTPUT_TIME <= now);
+        if old || domain.output_bytes >= OUTPUT_BYTES || domain.execution.is_talking() {
             domain.say(id, out);
         }
     }
@@ -296,7 +296,7 @@ impl Worker {
                 }
                 prefetch::Output::Arrived(reply) => {
                     let guest = self.domains[&id].guest.as_ref();
-                    guest.expect("who has ended gets nothing").arrive(reply);
+                    guest.expect("an ended guest receives nothing").arrive(reply);
                     self.live(now, id, execution::Input::Arrived, out);
                 }
             }
@@ -304,7 +304,7 @@ impl Worker {
     }
 
     fn ask(&mut self, id: AskId, ask: Ask, out: &mut Vec<Output>) {
-        self.asked += 1;
+        self.requested += 1;
         let caller = self.domains[&id.domain].begin.caller.clone();
         out.push(Output::Ask(id, Request { caller, ask }));
     }
@@ -359,7 +359,7 @@ impl Worker {
             return;
         };
         if domain.take_pending(now) {
-            self.live(now, id, execution::Input::Heard, out);
+            self.live(now, id, execution::Input::Received, out);
         }
     }
 
@@ -386,7 +386,7 @@ impl Worker {
 
     /// Sends file requests, up to the maximum number in flight.
     fn admit(&mut self, now: Instant, out: &mut Vec<Output>) {
-        while self.asked < ASKED_MAX
+        while self.requested < REQUESTED_MAX
             && let Turn::Of(key) = self.io.next(now.0)
         {
             let id = self.by_io[&key];
@@ -421,8 +421,8 @@ impl Worker {
         }
     }
 
-    fn told(&mut self, now: Instant, told: ToWorker, out: &mut Vec<Output>) {
-        match told {
+    fn notified(&mut self, now: Instant, notified: ToWorker, out: &mut Vec<Output>) {
+        match notified {
             ToWorker::Begin(id, begin) => {
                 self.begin(now, id, begin, out);
                 self.bear(id);
@@ -453,10 +453,10 @@ impl Worker {
         while let Some(&(at, id)) = self.alarms.first().filter(|(at, _)| *at <= now) {
             self.alarms.remove(&(at, id));
             self.bear(id);
-            let domain = self.domains.get_mut(&id).expect("who is gone has no alarm");
+            let domain = self.domains.get_mut(&id).expect("a removed domain has no alarm");
             assert_eq!(domain.alarm, Some(at), "a storelet knows its alarm");
             domain.alarm = None;
-            if domain.said_since.is_some_and(|since| since + SAID_TIME <= now) {
+            if domain.emitted_since.is_some_and(|since| since + OUTPUT_TIME <= now) {
                 domain.say(id, out);
             }
             let input = match domain.until <= now {
@@ -474,10 +474,10 @@ impl Automaton for Worker {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match input {
-            Input::Told(told) => self.told(now, told, out),
+            Input::Reported(notified) => self.notified(now, notified, out),
             Input::Answered(AskId { domain: id, prefetch }, reply, served_ns) => {
-                assert!(self.asked > 0, "a request is answered once");
-                self.asked -= 1;
+                assert!(self.requested > 0, "a request is answered once");
+                self.requested -= 1;
                 self.bear(id);
                 let domain = self.domains.get_mut(&id).expect("it asked");
                 let served_ns = served_ns.saturating_add(reply.as_ref().map_or(0, job_ns));
@@ -505,7 +505,7 @@ impl Automaton for Worker {
     fn deadline(&self) -> Option<Instant> {
         let alarm = self.alarms.first().map(|(at, _)| *at);
         let turn = self.cpu.peek().map(|at| Instant(at).max(self.open_from));
-        let io = self.io.peek().filter(|_| self.asked < ASKED_MAX).map(Instant);
+        let io = self.io.peek().filter(|_| self.requested < REQUESTED_MAX).map(Instant);
         [alarm, turn, io].into_iter().flatten().min()
     }
 
@@ -516,7 +516,7 @@ impl Automaton for Worker {
         let alarmed = self.domains.values().filter(|domain| domain.alarm.is_some());
         assert_eq!(alarmed.count(), self.alarms.len());
         // The request at the start of a storelet needs no admission.
-        assert!(self.asked <= ASKED_MAX + self.domains.len(), "few requests are under way");
+        assert!(self.requested <= REQUESTED_MAX + self.domains.len(), "few requests are in flight");
         for (id, domain) in &self.domains {
             assert_eq!(
                 self.by_cpu.get(&domain.cpu),

@@ -79,7 +79,7 @@ const MEMORY: u32 = 2 << 20;
 /// Number of request kinds that a guest can cause.
 const ASKS: usize = 17;
 
-const PATHS_TOLD: &[&str] = &[
+const PATHS_REPORTED: &[&str] = &[
     ".",
     "a",
     "a/b",
@@ -165,7 +165,7 @@ fn interpreter() -> String {
 fn image(random: &mut Rng) -> Vec<u8> {
     let mut image: Vec<u8> = (0..65536).map(|_| random.u8(..) & random.u8(..)).collect();
     let mut put = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
-    for (number, path) in PATHS_TOLD.iter().enumerate() {
+    for (number, path) in PATHS_REPORTED.iter().enumerate() {
         put(PATHS as usize + 64 * number, path.as_bytes());
     }
     for number in 0..256 {
@@ -212,9 +212,9 @@ fn call(random: &mut Rng) -> Vec<u8> {
             "f" if is_path && random.u8(0..4) > 0 => values.push(3),
             "f" => values.push(some(random, 12)),
             "p" => {
-                let which = random.usize(0..PATHS_TOLD.len());
+                let which = random.usize(0..PATHS_REPORTED.len());
                 values.push(u64::from(PATHS) + 64 * which as u64);
-                let len = PATHS_TOLD[which].len() as u64;
+                let len = PATHS_REPORTED[which].len() as u64;
                 values.push(if wild { u64::from(edge(random)) } else { len });
             }
             "v" => {
@@ -237,7 +237,7 @@ fn call(random: &mut Rng) -> Vec<u8> {
 fn open(random: &mut Rng) -> Vec<u8> {
     let number = CALLS.iter().position(|(name, _)| *name == "path_open").expect("it is there");
     let path = random.usize(0..8);
-    let len = PATHS_TOLD[path].len() as u64;
+    let len = PATHS_REPORTED[path].len() as u64;
     let rights = random.choice([2, 64, 66]).expect("there are some");
     let (create, append) = (random.u64(0..2), random.u64(0..2));
     let at = u64::from(PATHS) + 64 * path as u64;
@@ -262,7 +262,7 @@ fn tree(random: &mut Rng) -> Ram {
     ram
 }
 
-fn one_run(program: &Program, seed: u64, asked: &mut BTreeSet<String>) -> Ended {
+fn one_run(program: &Program, seed: u64, requested: &mut BTreeSet<String>) -> Ended {
     let mut random = Rng::with_seed(seed);
     let mut input = image(&mut random);
     (0..8).for_each(|_| input.extend(open(&mut random)));
@@ -288,7 +288,7 @@ fn one_run(program: &Program, seed: u64, asked: &mut BTreeSet<String>) -> Ended 
     let errors_of = if random.bool() { 16 } else { u32::MAX };
     let errors = [Error::Io, Error::NoSpace, Error::Cancelled, Error::Stale, Error::NotFound];
     let mut answer = |ram: &mut Ram, ask: Ask| -> Result<Reply, Error> {
-        asked.insert(base::drawing::variant(&ask));
+        requested.insert(base::drawing::variant(&ask));
         match random.u32(0..errors_of) {
             0 => Err(random.choice(errors).expect("there are some")),
             _ => ram.answer(ask),
@@ -302,13 +302,13 @@ fn any_call_with_any_values_harms_only_the_guest() {
     assert!(CALLS.iter().all(|(_, takes)| types(takes).len() <= VALUES));
     let program = drive::program(&drive::by_fuel(), interpreter());
     let first = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok());
-    let mut asked = BTreeSet::new();
+    let mut requested = BTreeSet::new();
     let (mut whole, runs) = (0, if first.is_some() { 1 } else { 300 });
     for seed in first.unwrap_or(0)..first.unwrap_or(0) + runs {
         // Visible only on failure: `SEED=… cargo test` reproduces it.
         println!("seed {seed}");
-        whole += u64::from(one_run(&program, seed, &mut asked) == Ended::Exit(0));
+        whole += u64::from(one_run(&program, seed, &mut requested) == Ended::Exit(0));
     }
     assert!(first.is_some() || whole > runs / 10, "{whole} of {runs} made all of their calls");
-    assert!(first.is_some() || asked.len() == ASKS, "not all was asked for: {asked:?}");
+    assert!(first.is_some() || requested.len() == ASKS, "not all was requested: {requested:?}");
 }

@@ -76,9 +76,9 @@ fn lines(text: &str) -> Vec<&str> {
 #[test]
 fn ripgrep_finds_lines_in_files() {
     let args = ["rg", "-n", "--no-ignore", "-j1", "needle", "/"];
-    let Some(said) = output(&mut tree(), &args, "") else { return };
+    let Some(printed) = output(&mut tree(), &args, "") else { return };
     let all = ["/doc/read.me:1:a needle", "/src/deep/er/lib.rs:2:fn needle() {}"];
-    assert_eq!(lines(&said), [all[0], all[1], "/src/main.rs:2:    needle();"]);
+    assert_eq!(lines(&printed), [all[0], all[1], "/src/main.rs:2:    needle();"]);
     let args = ["rg", "--no-ignore", "-j1", "-c", "line 1.*9$", "/long"];
     assert_eq!(output(&mut tree(), &args, "").expect("it is there").trim(), "1111");
 }
@@ -90,8 +90,8 @@ fn coreutils_count_sort_and_sum() {
         let args: Vec<_> = std::iter::once("coreutils").chain(words.split(' ')).collect();
         output(&mut ram, &args, "b\na\n")
     };
-    let Some(said) = core("wc /doc/read.me") else { return };
-    assert_eq!(said.split_whitespace().collect::<Vec<_>>(), ["2", "5", "23", "/doc/read.me"]);
+    let Some(printed) = core("wc /doc/read.me") else { return };
+    assert_eq!(printed.split_whitespace().collect::<Vec<_>>(), ["2", "5", "23", "/doc/read.me"]);
     let mut core = |words: &str| core(words).expect("it is there");
     assert_eq!(core("sort -n /numbers"), "8\n9\n10\n");
     assert_eq!(core("sort"), "a\nb\n");
@@ -122,10 +122,10 @@ fn coreutils_count_sort_and_sum() {
 #[test]
 fn gojq_filters_json() {
     let args = ["gojq", "-c", ".rows | map(.n) | add, length", "/data.json"];
-    let Some(said) = output(&mut tree(), &args, "") else { return };
-    assert_eq!(said, "3\n2\n");
-    let said = output(&mut tree(), &["gojq", "-r", ".[0].s"], r#"[{"s":"from input"}]"#);
-    assert_eq!(said.expect("it is there"), "from input\n");
+    let Some(printed) = output(&mut tree(), &args, "") else { return };
+    assert_eq!(printed, "3\n2\n");
+    let printed = output(&mut tree(), &["gojq", "-r", ".[0].s"], r#"[{"s":"from input"}]"#);
+    assert_eq!(printed.expect("it is there"), "from input\n");
 }
 
 #[test]
@@ -138,11 +138,11 @@ fn sqlite_makes_a_database_and_reads_it_again() {
     assert!(ram.contents("data.db").is_some_and(|bytes| bytes.starts_with(b"SQLite format 3")));
     assert_eq!(ram.contents("data.db-journal"), None, "it is removed in the end");
     let ask = "select count(*), sum(n), max(s) from t; pragma integrity_check;";
-    let said = output(&mut ram, &["sql", "/data.db"], ask).expect("it is there");
-    assert_eq!(said, "5000|12502500|row 999\nok\n");
+    let printed = output(&mut ram, &["sql", "/data.db"], ask).expect("it is there");
+    assert_eq!(printed, "5000|12502500|row 999\nok\n");
     let undone = "begin; delete from t; rollback; select count(*) from t;";
-    let said = output(&mut ram, &["sql", "/data.db", undone], "").expect("it is there");
-    assert_eq!(said, "5000\n");
+    let printed = output(&mut ram, &["sql", "/data.db", undone], "").expect("it is there");
+    assert_eq!(printed, "5000\n");
     // A read-only guest can still read, and gets an error on writes.
     let reads = Session::new(&["sql", "/data.db", "select count(*) from t; delete from t;"]);
     let run = run(&mut ram, "sql", &reads).expect("it is there");
@@ -175,7 +175,7 @@ fn a_program_in_each_language() {
 }
 
 #[test]
-fn go_and_rust_are_told_when_a_file_is_missing() {
+fn programs_in_go_and_rust_see_that_a_file_is_missing() {
     for args in [["sums", "/none"], ["usage", "/none"], ["find", "/none"], ["wc", "/none"]] {
         let Some(run) = run(&mut tree(), args[0], &Session::new(&args)) else { return };
         assert_eq!(run.ended, Ended::Exit(1));

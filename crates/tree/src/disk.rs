@@ -25,7 +25,7 @@ pub fn op(id: OpId, file: File, block: usize, io: Io) -> Op {
 /// # Panics
 /// If it is no completion of an operation of [`op`].
 pub fn done(local: u64, done: Done) -> (IoId, IoDone) {
-    let id = IoId(u32::try_from(local).expect("what the store counts fits 32 bits"));
+    let id = IoId(u32::try_from(local).expect("counts of the store fit 32 bits"));
     let done = match done {
         Done::Blocks(blocks) => IoDone::Read(blocks),
         Done::Stored(result) => IoDone::Written(result),

@@ -46,7 +46,7 @@ impl<T> EntryQueue<T> {
 
     /// Stores a request until its turn.
     pub(crate) fn wait(&mut self, ticket: Ticket, waiting: T) {
-        assert!(!self.is_first(ticket), "who is first runs");
+        assert!(!self.is_first(ticket), "the first ticket runs");
         self.waiting.insert(ticket, waiting);
     }
 
@@ -102,7 +102,7 @@ impl<T> EntryQueue<T> {
         }
         for (key, queue) in &self.queues {
             let knows = |ticket: &Ticket| self.keys[ticket].contains(&Some(key.clone()));
-            assert!(queue.iter().all(knows), "who stands in a queue changes that entry");
+            assert!(queue.iter().all(knows), "a queued change is of that entry");
         }
     }
 }

@@ -283,7 +283,7 @@ impl Host {
         let id = pending.request;
         let slot = self.pending.insert(pending);
         let known = self.slots.insert(id, slot);
-        assert!(known.is_none(), "{id:?} is under way already");
+        assert!(known.is_none(), "{id:?} is in flight already");
     }
 
     /// Ends or drops a change and runs the next ones of its entries.

@@ -489,13 +489,17 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
             }
             for (owner, start, arrival) in locked.watches.keys() {
                 let watches = self.waiting[arrival].watches;
-                assert_eq!(watches, Some((*owner, *start)), "who watches a range is known");
+                assert_eq!(
+                    watches,
+                    Some((*owner, *start)),
+                    "the owner of a watched range is known"
+                );
             }
             held += locked.held.len();
             waiting += locked.waiting.len();
         }
         assert_eq!(self.held_count, held, "ranges are counted");
-        assert_eq!(self.waiting.len(), waiting, "who waits, waits for one file");
+        assert_eq!(self.waiting.len(), waiting, "a request waits at one file");
     }
 
     /// Asserts that the owners are those of held ranges and waiting requests.
@@ -510,7 +514,7 @@ impl<T: Copy + Ord, R: Copy + Ord> Table<T, R> {
             assert_eq!(self.arrivals.get(&waiting.request), Some(arrival), "a request is found");
             let locked = &self.files[&waiting.file];
             let watched = waiting.watches.is_some_and(|range| locked.held.contains_key(&range));
-            assert!(watched || self.due.contains(arrival), "who waits is woken some time");
+            assert!(watched || self.due.contains(arrival), "a waiting request is watched or due");
         }
         let known = self.owners.iter().map(|(owner, known)| (*owner, known.uses));
         assert!(known.eq(uses), "uses of owners are counted");

@@ -55,7 +55,7 @@ use connection::Connection;
 use inodes::{Inodes, ROOT};
 use link::Link;
 use message::{Owner, Target};
-use news::{News, Newsfeed};
+use news::{LinkState, Newsfeed};
 use open::Open;
 use recovery::Recovery;
 use server::{Outage, Server};
@@ -266,7 +266,7 @@ impl Remote {
     }
 
     /// Returns the next event for the operator.
-    pub fn next_news(&mut self) -> Option<News> {
+    pub fn next_link_state(&mut self) -> Option<LinkState> {
         self.news.next()
     }
 
@@ -320,7 +320,7 @@ impl Remote {
     }
 
     /// Records a new state of the server for the operator.
-    fn notify_news(&mut self, news: News) {
+    fn notify_link_state(&mut self, news: LinkState) {
         let ends = matches!(self.link.state(), link::State::Leaving { .. } | link::State::Over);
         if !ends {
             self.news.note(news);
@@ -423,7 +423,7 @@ impl Remote {
         self.connection.check(used);
         assert!(used || !self.calls.has_unsent(), "nobody is there to be told");
         let (_, waiting) = self.calls.counts();
-        assert!(self.link.is_up() || waiting == 0 || used, "who stands in line has a server");
+        assert!(self.link.is_up() || waiting == 0 || used, "a queued request has a server");
         for (_, slot) in self.pending.iter() {
             if let Step::Recovering(target) = slot.step {
                 assert!(self.recoveries.contains_key(&target), "it is being recovered");
@@ -484,7 +484,7 @@ impl Remote {
             Done::Connected(connected) => {
                 // All its addresses were tried.
                 if connected.is_err() && self.server.is_exhausted() {
-                    self.notify_news(News::Down("connection refused"));
+                    self.notify_link_state(LinkState::Down("connection refused"));
                 }
                 self.notify_link(link::Input::Connected(connected), out);
             }

@@ -19,13 +19,14 @@ pub struct RequestId(pub u64);
 const CALL_BITS: u32 = 32;
 
 impl RequestId {
-    /// Returns the id of call `call` of `asker`: a connection of a node, or a part of the server.
-    pub fn new(asker: u32, call: u32) -> RequestId {
-        RequestId(u64::from(asker) << CALL_BITS | u64::from(call))
+    /// Returns the id of call `call` of a requester: a connection of a node, or a part of the
+    /// server.
+    pub fn new(requester: u32, call: u32) -> RequestId {
+        RequestId(u64::from(requester) << CALL_BITS | u64::from(call))
     }
 
     /// Returns the caller: the same for all requests of one connection.
-    pub fn asker(self) -> u32 {
+    pub fn requester(self) -> u32 {
         (self.0 >> CALL_BITS) as u32
     }
 }

@@ -270,11 +270,8 @@ impl Automaton for Service {
                 self.commands.iter().filter(|(_, command)| command.open == number).count();
             match opened {
                 Opened::Control(control) => {
-                    assert_eq!(control.commands, commands, "commands under way are counted");
-                    assert!(
-                        !control.closed || commands > 0,
-                        "what was given back waits for commands"
-                    );
+                    assert_eq!(control.commands, commands, "commands in flight are counted");
+                    assert!(!control.closed || commands > 0, "a returned line waits for commands");
                     control.check();
                 }
                 Opened::Directory | Opened::File(_) | Opened::Stream(_) => {
@@ -363,7 +360,7 @@ impl Service {
         };
         let stream = match file {
             WATCH => {
-                let client = (self.client, id.asker());
+                let client = (self.client, id.requester());
                 self.streams.open_watch(now, caller, client, may_name)?
             }
             _subtree => self.streams.open_subtree(caller, self.client)?,
@@ -383,9 +380,9 @@ impl Service {
     /// Looks up a user on the host, on behalf of all trees.
     fn identify(&mut self, id: RequestId, caller: Caller, who: Who, out: &mut Vec<Output>) {
         let slot = self.identifying.insert(id);
-        let asker = id.asker();
+        let requester = id.requester();
         let (id, op) = (OpId(NodeId::new(self.index, slot).0), PathOp::Identify { who });
-        out.push(Output::Do(Op::Path { id, caller, asker, within: None, op }));
+        out.push(Output::Do(Op::Path { id, caller, requester, within: None, op }));
     }
 
     fn identified(&mut self, op: OpId, done: Done, out: &mut Vec<Output>) {

@@ -174,7 +174,7 @@ impl Automaton for Skeleton {
             // All requests are answered at once, and nodes are numbers.
             Input::Cancel(_) | Input::Release(_) => {}
             Input::Close(open) | Input::Abandon(open) => drop(self.opens.remove(open.local())),
-            Input::Done(op, done) => unreachable!("{op:?} {done:?}: no operation was asked for"),
+            Input::Done(op, done) => unreachable!("{op:?} {done:?}: no operation was requested"),
             Input::Rendered(ticket, _)
             | Input::Commanded(ticket, _)
             | Input::Answered(ticket, _) => {

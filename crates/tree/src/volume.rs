@@ -68,7 +68,7 @@ use appends::Appends;
 use base::op::{ClientKey, Done, File, OpId};
 use base::{Automaton, Error, Instant, Kind, Stat, Time};
 use counting::Counting;
-use handles::{Node, NodeRef, Open, Opening, Place};
+use handles::{EntryKey, Node, NodeRef, Open, Opening};
 use pending::{Awaits, CLOSE, COUNTING, GROW, LOOSE, Pending, REAPER, translate};
 use quota::Quotas;
 use read_view::{ReadView, Stop};
@@ -112,7 +112,7 @@ pub struct Volume {
     nodes: Slab<Node>,
     opens: Slab<Open>,
     /// Nodes by inode of the present, and by the name that each was reached by.
-    nodes_of: BTreeSet<(u64, Option<Place>, usize)>,
+    nodes_of: BTreeSet<(u64, Option<EntryKey>, usize)>,
     /// Number of open files by inode of the present.
     opens_of: BTreeMap<u64, usize>,
     /// Number of nodes and open files by snapshot.
@@ -404,13 +404,13 @@ impl Automaton for Volume {
             Awaits::Trim(ino) => Some((ino, slot)),
             Awaits::Plan
             | Awaits::Blocks
-            | Awaits::Place(_)
+            | Awaits::EntryKey(_)
             | Awaits::Append(..)
             | Awaits::Durable(_)
             | Awaits::Snapshot
             | Awaits::User => None,
         });
-        assert_eq!(self.trimming, trimming.collect(), "who waits for a trim is indexed");
+        assert_eq!(self.trimming, trimming.collect(), "a request that waits for a trim is indexed");
         self.reaper.check();
         self.counting.check();
         self.appends.check();
@@ -441,7 +441,7 @@ impl Volume {
         pending.pins().for_each(|pin| self.pin(pin));
         let slot = self.pending.insert(pending);
         let known = self.slots.insert(id, slot);
-        assert!(known.is_none(), "{id:?} is under way already");
+        assert!(known.is_none(), "{id:?} is in flight already");
         match (who, self.opened) {
             (Some(who), _) => self.identify(slot, who, out),
             (None, Some(Ok(()))) => self.go(now, slot, out),

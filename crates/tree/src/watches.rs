@@ -93,7 +93,7 @@ pub(crate) struct Read {
 impl Read {
     /// Returns the reply with these bytes; none: the end of the stream.
     pub(crate) fn reply(&self, bytes: &[u8]) -> Output {
-        assert!(bytes.len() <= self.count, "no more than was asked for");
+        assert!(bytes.len() <= self.count, "no more than was requested");
         let mut data = Buf::with_room(self.headroom, bytes.len());
         data.extend(bytes);
         Output::Reply(self.id, Ok(Reply::Data(data)))
@@ -553,7 +553,7 @@ impl All {
         (origin, device, may_name): (u32, u64, bool),
         most: usize,
     ) -> Vec<u8> {
-        let mut told = BTreeSet::new();
+        let mut reported = BTreeSet::new();
         match log.since(self.next) {
             None => {
                 self.rest.extend_from_slice(line::LOST);
@@ -565,7 +565,7 @@ impl All {
                         break;
                     }
                     self.next += 1;
-                    if *by != origin && told.insert(change) {
+                    if *by != origin && reported.insert(change) {
                         line::of_file(change, device, may_name, &mut self.rest);
                     }
                 }

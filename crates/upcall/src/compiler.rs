@@ -78,12 +78,12 @@ impl Compiler {
     }
 
     fn with(compile_queue: CompileQueue) -> Result<Compiler, String> {
-        let (informed, tells) = channel();
+        let (informed, reports) = channel();
         let (sender, mailboxes) = channel();
         let run = move || one(compile_queue, informed, &mailboxes);
         let thread = std::thread::Builder::new().name("compiler".to_string());
         let thread = thread.spawn(run).map_err(|error| format!("no thread: {error}"))?;
-        let mailbox = tells.recv().map_err(|_| "the compiler did not start".to_string())??;
+        let mailbox = reports.recv().map_err(|_| "the compiler did not start".to_string())??;
         Ok(Compiler { mailbox, mailboxes: sender, thread })
     }
 
@@ -140,7 +140,7 @@ fn one(
                 .map_err(|other| other.downcast::<ToStateStore>())
             {
                 Ok(message) => compile_queue.take(world.now(), *message),
-                Err(Ok(asked)) => to_keep.push(asked),
+                Err(Ok(requested)) => to_keep.push(requested),
                 Err(Err(_)) => {}
             }
         }
@@ -149,7 +149,7 @@ fn one(
             world.submit(Op::Post { to: HOME, envelope: Crossing::Compiled(compiled).envelope() });
         }
         // Completed programs are delivered before disk writes.
-        to_keep.drain(..).for_each(|asked| compile_queue.keep(*asked));
+        to_keep.drain(..).for_each(|requested| compile_queue.keep(*requested));
         for kept in compile_queue.take_kept() {
             world.submit(Op::Post { to: HOME, envelope: Crossing::Kept(kept).envelope() });
         }

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// Default address of 9P. 5640 is next to the port of diod's clients.
 pub(crate) const NINEP_DEFAULT: &str = "127.0.0.1:5640";
-/// Usual address for NFS, which must be asked for.
+/// Usual address for NFS, which must be requested.
 pub(crate) const NFS_DEFAULT: &str = "127.0.0.1:2049";
 /// Default address of HTTP.
 pub(crate) const HTTP_DEFAULT: &str = "127.0.0.1:8080";

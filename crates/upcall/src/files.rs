@@ -31,7 +31,7 @@ pub(crate) fn budget(connections: Option<usize>) -> Result<Budget, String> {
     divide(connections, files)
 }
 
-fn divide(asked: Option<usize>, files: usize) -> Result<Budget, String> {
+fn divide(requested: Option<usize>, files: usize) -> Result<Budget, String> {
     const RAISE: &str = "raise the limit (ulimit -n, LimitNOFILE= of systemd)";
     if files < FILES_MIN {
         return Err(format!(
@@ -39,16 +39,16 @@ fn divide(asked: Option<usize>, files: usize) -> Result<Budget, String> {
         ));
     }
     let most = files - (files / PART).max(FILES_MIN / 2);
-    if let Some(asked) = asked.filter(|asked| *asked > most) {
+    if let Some(requested) = requested.filter(|requested| *requested > most) {
         return Err(format!(
-            "cannot serve {asked} connections with {files} open files (RLIMIT_NOFILE); {RAISE}, or \
+            "cannot serve {requested} connections with {files} open files (RLIMIT_NOFILE); {RAISE}, or \
              set --connections-max to at most {most}"
         ));
     }
-    let limit = (asked.is_none() && most < CONNECTIONS).then(|| {
+    let limit = (requested.is_none() && most < CONNECTIONS).then(|| {
         format!("at most {most} connections with {files} open files (RLIMIT_NOFILE); {RAISE}")
     });
-    Ok(Budget { files, connections: asked.unwrap_or(CONNECTIONS.min(most)), limit })
+    Ok(Budget { files, connections: requested.unwrap_or(CONNECTIONS.min(most)), limit })
 }
 
 #[cfg(test)]
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn connections_leave_files_for_what_they_open() {
-        let of = |asked, files| divide(asked, files).map(|it| (it.connections, it.limit));
+        let of = |requested, files| divide(requested, files).map(|it| (it.connections, it.limit));
         assert_eq!(of(None, 1 << 20), Ok((16_384, None)));
         assert_eq!(of(Some(10_000), 20_000), Ok((10_000, None)));
         let (most, line) = of(None, 1024).expect("enough");

@@ -48,7 +48,7 @@ impl Fronts {
         world: &mut World,
         (hosts, others): (Vec<Mailbox>, Vec<Mailbox>),
     ) -> Result<(Fronts, Vec<Mailbox>), String> {
-        let (informed, tells) = channel();
+        let (informed, reports) = channel();
         let (mut threads, mut senders) = (Vec::new(), Vec::new());
         let before = [world.mailbox()].into_iter().chain(hosts);
         let mut mailboxes: BTreeMap<usize, Mailbox> = (HOME..plan.first).zip(before).collect();
@@ -68,7 +68,7 @@ impl Fronts {
             senders.push(sender);
         }
         drop(informed);
-        mailboxes.extend(tells);
+        mailboxes.extend(reports);
         if mailboxes.len() <= *plan.numbers().end() {
             // Threads that wait for the others' mailboxes learn that there are none.
             drop(senders);

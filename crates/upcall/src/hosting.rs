@@ -29,11 +29,11 @@ pub(crate) struct Hosting {
 impl Hosting {
     /// Starts it beside home's world, which accepts messages to it from now on.
     pub(crate) fn start(plan: Plan, home: &mut World) -> Result<Hosting, String> {
-        let ((informed, tells), (sender, mailboxes)) = (channel(), channel());
+        let ((informed, reports), (sender, mailboxes)) = (channel(), channel());
         let run = move || host(plan, informed, &mailboxes);
         let thread = thread::Builder::new().name("replicas".to_string()).spawn(run);
         let thread = thread.map_err(|error| format!("no thread: {error}"))?;
-        let Ok(mailbox) = tells.recv() else {
+        let Ok(mailbox) = reports.recv() else {
             let result = thread.join().map_err(|_| "a thread panicked".to_string())?;
             return Err(result.err().unwrap_or_else(|| "a thread did not start".to_string()));
         };

@@ -29,7 +29,7 @@ pub(crate) struct Load {
     command: Option<Command>,
 
     #[command(flatten)]
-    stream: workload::Asked,
+    stream: workload::Requested,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::config::{AccessFormat, LogFormat, LogLevel, Serve};
 use base::Time;
 use base::op::Peer;
-use node::log::{Access, Level, News};
+use node::log::{Access, Level, LogMessage};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -67,11 +67,11 @@ impl<T: Send + 'static> Queue<T> {
 
     /// Waits until all lines are written, up to a timeout.
     fn finish(&self) {
-        let ((informed, tells), lines) = (sync_channel(1), self.lines.clone());
+        let ((informed, reports), lines) = (sync_channel(1), self.lines.clone());
         // The queue may be full, and stay full.
         let put = spawn("log-end", move || drop(lines.send(Line::Finish(informed))));
         if put.is_ok() {
-            let _ = tells.recv_timeout(FINISH_TIME);
+            let _ = reports.recv_timeout(FINISH_TIME);
         }
     }
 }
@@ -79,7 +79,7 @@ impl<T: Send + 'static> Queue<T> {
 /// The log of the process.
 struct Logger {
     level: Level,
-    messages: Queue<News>,
+    messages: Queue<LogMessage>,
     entries: Queue<Box<Access>>,
     /// Text of queued entries, bytes.
     entries_bytes: AtomicUsize,
@@ -91,7 +91,7 @@ static LOGGER: OnceLock<Logger> = OnceLock::new();
 pub(crate) struct ToLog;
 
 impl node::log::Log for ToLog {
-    fn news(&mut self, news: News) {
+    fn news(&mut self, news: LogMessage) {
         send(news);
     }
 
@@ -160,12 +160,12 @@ fn open_access_log(path: &Path) -> io::Result<File> {
 
 /// Logs a condition that may need attention.
 pub(crate) fn warn(target: &'static str, text: String) {
-    send(News { level: Level::Warn, target, text });
+    send(LogMessage { level: Level::Warn, target, text });
 }
 
 /// Logs a loss.
 pub(crate) fn error(target: &'static str, text: String) {
-    send(News { level: Level::Error, target, text });
+    send(LogMessage { level: Level::Error, target, text });
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> {
@@ -173,7 +173,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> 
     thread.map(|_| ()).map_err(|error| format!("no thread: {error}"))
 }
 
-fn send(news: News) {
+fn send(news: LogMessage) {
     if let Some(logger) = LOGGER.get().filter(|logger| news.level <= logger.level) {
         logger.messages.put(clock::wall(), news);
     }
@@ -193,8 +193,8 @@ fn lost<T>(queue: impl Fn(&Logger) -> &Queue<T>) -> Option<u64> {
 }
 
 /// Writes messages to standard error.
-fn write_messages(lines: &Receiver<Line<News>>, format: LogFormat) {
-    let write = |time, news: &News| {
+fn write_messages(lines: &Receiver<Line<LogMessage>>, format: LogFormat) {
+    let write = |time, news: &LogMessage| {
         let _ = writeln!(io::stderr(), "{}", news_text(news, format, time));
     };
     while let Ok(line) = lines.recv() {
@@ -204,7 +204,7 @@ fn write_messages(lines: &Receiver<Line<News>>, format: LogFormat) {
         }
         if let Some(lost) = lost(|logger| &logger.messages) {
             let text = format!("{lost} messages are missing: they came too fast");
-            write(clock::wall(), &News { level: Level::Warn, target: "log", text });
+            write(clock::wall(), &LogMessage { level: Level::Warn, target: "log", text });
         }
     }
 }
@@ -287,7 +287,7 @@ impl Gap {
     }
 }
 
-fn news_text(news: &News, format: LogFormat, wall: Time) -> String {
+fn news_text(news: &LogMessage, format: LogFormat, wall: Time) -> String {
     #[derive(Serialize)]
     struct Message<'a> {
         time: &'a str,

@@ -90,7 +90,7 @@ fn main() -> ExitCode {
         Command::Mount(flags) => Ok(mount::run(&flags)),
         Command::Completions(flags) => generate::completions(&flags),
         Command::ManPages(flags) => generate::man_pages(&flags),
-        Command::CompileModule(asked) => compiler::run(&asked),
+        Command::CompileModule(requested) => compiler::run(&requested),
         Command::Remote(command) => Ok(remote::run(&command)),
     };
     match result {

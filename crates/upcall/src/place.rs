@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 const VOLUME_DEFAULT: &str = "./upcall.volume";
 
 /// Error without anything to serve.
-const UNSAID: &str = "nothing to serve; use 'upcall serve DIR' for a directory, or 'upcall serve \
+const UNSENT: &str = "nothing to serve; use 'upcall serve DIR' for a directory, or 'upcall serve \
                       NAME.volume' for a volume, which is created if it does not exist; 'upcall \
                       serve --help' lists the options";
 
 /// The tree to serve.
-pub(crate) struct Place {
+pub(crate) struct TreeSource {
     /// Its path on this host.
     pub(crate) path: PathBuf,
     /// Attributes of its root.
@@ -46,35 +46,35 @@ pub(crate) enum What {
 pub(crate) type Bound = (Protocol, Address);
 
 /// Finds the tree to serve; creates and opens the volume, if it is one. Messages go to `say`.
-pub(crate) fn find(serve: &Serve, emit: &dyn Fn(&str)) -> Result<Place, String> {
-    let Some(asked) = serve.dir.as_deref() else {
+pub(crate) fn find(serve: &Serve, emit: &dyn Fn(&str)) -> Result<TreeSource, String> {
+    let Some(requested) = serve.dir.as_deref() else {
         let path = Path::new(VOLUME_DEFAULT);
         return match path.exists() {
             true => volume(path, serve),
             false if !serve.replica.is_empty() => Ok(empty()),
-            false => Err(UNSAID.to_string()),
+            false => Err(UNSENT.to_string()),
         };
     };
-    let named = asked.extension().is_some_and(|extension| extension == "volume");
-    if named && !asked.exists() {
-        make(asked, serve.read_only, emit)?;
+    let named = requested.extension().is_some_and(|extension| extension == "volume");
+    if named && !requested.exists() {
+        make(requested, serve.read_only, emit)?;
     }
-    existing(asked, serve)
+    existing(requested, serve)
 }
 
 /// Returns the tree of a line of a names file: a volume, which is created if it does not exist, or
 /// a directory.
 pub(crate) fn named(
-    asked: &Path,
+    requested: &Path,
     is_volume: bool,
     serve: &Serve,
     emit: &dyn Fn(&str),
-) -> Result<Place, String> {
-    if is_volume && !asked.exists() {
-        make(asked, serve.read_only, emit)?;
+) -> Result<TreeSource, String> {
+    if is_volume && !requested.exists() {
+        make(requested, serve.read_only, emit)?;
     }
-    let place = existing(asked, serve)?;
-    let shown = asked.display();
+    let place = existing(requested, serve)?;
+    let shown = requested.display();
     match (&place.what, is_volume) {
         (What::Volume(..), false) => Err(format!("{shown} is a volume; use volume:{shown}")),
         (What::Directory, true) => Err(format!("{shown} is a directory; use host:{shown}")),
@@ -83,7 +83,7 @@ pub(crate) fn named(
 }
 
 /// Returns a 9P server, which need not be available yet.
-pub(crate) fn remote(source: &Source) -> Result<Place, String> {
+pub(crate) fn remote(source: &Source) -> Result<TreeSource, String> {
     let (address, aname) = match source {
         Source::NineP { address, aname } => (resolve(address)?, aname),
         Source::NinePUnix { path, aname } => {
@@ -92,7 +92,7 @@ pub(crate) fn remote(source: &Source) -> Result<Place, String> {
         Source::Volume(_) | Source::Host(_) => unreachable!("{source} is no server"),
     };
     let (path, what) = (PathBuf::from(source.to_string()), What::Remote(address, aname.clone()));
-    Ok(Place { path, stat: Stat::default(), what })
+    Ok(TreeSource { path, stat: Stat::default(), what })
 }
 
 /// Resolves the HOST:PORT of a server.
@@ -111,18 +111,18 @@ pub(crate) fn resolve(address: &str) -> Result<Vec<base::op::Address>, String> {
     if found.is_empty() { Err(unfound(&"it has no address")) } else { Ok(found) }
 }
 
-fn existing(asked: &Path, serve: &Serve) -> Result<Place, String> {
+fn existing(requested: &Path, serve: &Serve) -> Result<TreeSource, String> {
     let refuse = |reason: &dyn std::fmt::Display| {
         format!(
             "cannot serve {}: {reason}; name a directory that exists, or a volume",
-            asked.display()
+            requested.display()
         )
     };
-    let meta = asked.metadata().map_err(|error| refuse(&error))?;
+    let meta = requested.metadata().map_err(|error| refuse(&error))?;
     if meta.is_file() || meta.file_type().is_block_device() {
-        return volume(asked, serve);
+        return volume(requested, serve);
     }
-    let path = asked.canonicalize().map_err(|error| refuse(&error))?;
+    let path = requested.canonicalize().map_err(|error| refuse(&error))?;
     if !meta.is_dir() {
         return Err(refuse(&"it is neither a directory nor a file"));
     }
@@ -136,13 +136,13 @@ fn existing(asked: &Path, serve: &Serve) -> Result<Place, String> {
         modified: Time::from_secs(meta.mtime()),
         ..Stat::default()
     };
-    Ok(Place { path, stat, what: What::Directory })
+    Ok(TreeSource { path, stat, what: What::Directory })
 }
 
 /// Returns an empty directory, the root of a server of replicas alone.
-fn empty() -> Place {
+fn empty() -> TreeSource {
     let stat = Stat { uid: reactor::own_user(), ..Stat::default() };
-    Place { path: PathBuf::from("/"), stat, what: What::Skeleton(Vec::new()) }
+    TreeSource { path: PathBuf::from("/"), stat, what: What::Skeleton(Vec::new()) }
 }
 
 /// Creates the volume to serve, whose name marks it as one.
@@ -161,8 +161,9 @@ fn make(path: &Path, read_only: bool, emit: &dyn Fn(&str)) -> Result<(), String>
     Ok(())
 }
 
-fn volume(asked: &Path, serve: &Serve) -> Result<Place, String> {
-    let path = asked.canonicalize().map_err(|error| format!("{}: {error}", asked.display()))?;
+fn volume(requested: &Path, serve: &Serve) -> Result<TreeSource, String> {
+    let path =
+        requested.canonicalize().map_err(|error| format!("{}: {error}", requested.display()))?;
     let how = How {
         writable: !serve.read_only,
         accept_loss: serve.accept_loss,
@@ -174,7 +175,7 @@ fn volume(asked: &Path, serve: &Serve) -> Result<Place, String> {
     let stat = stat.map_err(|_| file::explain(&path, store::Error::Damaged))?;
     let facts = Facts::of(&path, &mut direct)?;
     let what = What::Volume(Box::new(direct.into_opened()), Box::new(facts));
-    Ok(Place { path, stat, what })
+    Ok(TreeSource { path, stat, what })
 }
 
 /// Returns the addresses to listen at, each with its protocol: the given ones, or the default for a

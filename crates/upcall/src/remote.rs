@@ -133,8 +133,8 @@ pub(crate) struct At {
 
 impl At {
     /// Returns the server, with this timeout.
-    pub(crate) fn server(&self, patience: Duration) -> Server {
-        Server::at(&self.at, patience + Duration::from_secs(1))
+    pub(crate) fn server(&self, time_limit: Duration) -> Server {
+        Server::at(&self.at, time_limit + Duration::from_secs(1))
     }
 }
 
@@ -191,7 +191,7 @@ pub(crate) enum Trouble {
     /// An error of this host.
     Host(String),
     /// The reader of the output has closed it.
-    Unheard,
+    ReaderClosed,
 }
 
 impl Trouble {
@@ -205,7 +205,7 @@ impl Trouble {
         match self {
             Trouble::Server(error) => error.is_fatal(),
             Trouble::Host(_) => false,
-            Trouble::Unheard => true,
+            Trouble::ReaderClosed => true,
         }
     }
 
@@ -227,7 +227,7 @@ impl fmt::Display for Trouble {
         match self {
             Trouble::Server(error) => f.write_str(&one_line(&error.to_string())),
             Trouble::Host(text) => f.write_str(&one_line(text)),
-            Trouble::Unheard => f.write_str("the reader has closed the pipe"),
+            Trouble::ReaderClosed => f.write_str("the reader has closed the pipe"),
         }
     }
 }

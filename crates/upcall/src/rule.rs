@@ -10,7 +10,7 @@
 
 use crate::config::Serve;
 use crate::homes::Homes;
-use crate::place::{Bound, Place, What};
+use crate::place::{Bound, TreeSource, What};
 use crate::space::Space;
 use base::{Caller, Error, User};
 use node::{Clients, Identity, Protocol};
@@ -57,7 +57,7 @@ impl Rule {
     ///
     /// # Errors
     /// The cause, and the next step.
-    pub(crate) fn check(&self, place: &Place, bound: &[Bound]) -> Result<(), String> {
+    pub(crate) fn check(&self, place: &TreeSource, bound: &[Bound]) -> Result<(), String> {
         let is_directory = matches!(place.what, What::Directory);
         if !is_directory || !bound.iter().any(|(_, address)| matches!(address, Address::Tcp(_))) {
             return Ok(());
@@ -135,7 +135,8 @@ fn as_root(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, String
 fn as_plain_root(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, String> {
     let (shown, trusting) = (space.strictest().path.display(), false);
     let top = Path::new("/").metadata().map_err(|error| format!("cannot look at /: {error}"))?;
-    let is_top = |place: &&Place| (place.stat.device, place.stat.inode) == (top.dev(), top.ino());
+    let is_top =
+        |place: &&TreeSource| (place.stat.device, place.stat.inode) == (top.dev(), top.ino());
     if let Some(all) = space.directories().find(is_top).filter(|_| !serve.read_only) {
         return Err(format!(
             "cannot serve {} as root: clients could change every file of root; choose the user \
@@ -168,7 +169,7 @@ fn as_plain_root(serve: &Serve, space: &Space, bound: &[Bound]) -> Result<Rule, 
 
 /// Returns the rule for a volume, which checks permissions itself, and whose file is open: the
 /// process needs no privileges.
-fn of_volume(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, String> {
+fn of_volume(serve: &Serve, place: &TreeSource, bound: &[Bound]) -> Result<Rule, String> {
     let keeps_power = reactor::is_root() && bound.iter().any(needs_root);
     let (user, text) = usual(serve, place, keeps_power)?;
     let homes = match reactor::is_root() && !keeps_power {
@@ -182,7 +183,7 @@ fn of_volume(serve: &Serve, place: &Place, bound: &[Bound]) -> Result<Rule, Stri
 
 /// Returns the user of network clients, and the description of the rule. If the process keeps
 /// root's privileges, which would apply to host directories mounted later, that is not root.
-fn usual(serve: &Serve, place: &Place, keeps_power: bool) -> Result<(User, String), String> {
+fn usual(serve: &Serve, place: &TreeSource, keeps_power: bool) -> Result<(User, String), String> {
     let user = match &serve.as_user {
         Some(name) => reactor::find_user(name).map_err(|error| {
             let why = match error == Error::Invalid {

@@ -7,7 +7,7 @@ use crate::greeting::Greeting;
 use crate::hosting::{self, Hosting};
 use crate::log;
 use crate::nfs;
-use crate::place::{self, Bound, Place, What};
+use crate::place::{self, Bound, TreeSource, What};
 use crate::record::{Recording, Sheet};
 use crate::replica::kept;
 use crate::rule::{self, Rule};
@@ -273,8 +273,8 @@ pub(crate) fn wall_at_zero(world: &World) -> base::Time {
 }
 
 /// Passes the served tree to the world; returns the description of a volume.
-fn open(world: &mut World, place: Place) -> Result<(Served, Option<String>), String> {
-    let Place { path, stat, what } = place;
+fn open(world: &mut World, place: TreeSource) -> Result<(Served, Option<String>), String> {
+    let TreeSource { path, stat, what } = place;
     let bytes = path.as_os_str().as_encoded_bytes().to_vec();
     match what {
         What::Directory => {
@@ -313,7 +313,7 @@ fn join(world: &mut World, entry: MountEntry) -> Result<Join, String> {
     let what = match what {
         MountSource::Path(path) => Joined::Path(path),
         MountSource::Gone(outputs) => Joined::Gone(outputs),
-        MountSource::Place(place) => Joined::Tree(open(world, place)?.0),
+        MountSource::TreeSource(place) => Joined::Tree(open(world, place)?.0),
     };
     Ok(Join { what, at, order, create, source_text })
 }

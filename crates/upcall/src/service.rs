@@ -4,7 +4,7 @@
 use crate::log::{self, ToLog};
 use crate::place::Bound;
 use node::Protocol;
-use node::log::{Access, Log, News};
+use node::log::{Access, Log, LogMessage};
 use reactor::Inherited;
 use sd_notify::NotifyState;
 use std::fmt::Write as _;
@@ -76,7 +76,7 @@ fn notify(states: &[NotifyState<'_>]) {
 pub(crate) struct HomeLog;
 
 impl Log for HomeLog {
-    fn news(&mut self, news: News) {
+    fn news(&mut self, news: LogMessage) {
         ToLog.news(news);
     }
 

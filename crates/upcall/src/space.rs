@@ -5,7 +5,7 @@
 
 use crate::bounded;
 use crate::config::Serve;
-use crate::place::{self, Place, What};
+use crate::place::{self, TreeSource, What};
 use base::{Name, Stat};
 use node::Order;
 use node::script::{self, Line, Source};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The served namespace.
 pub(crate) struct Space {
-    pub(crate) root: Place,
+    pub(crate) root: TreeSource,
     pub(crate) entries: Vec<MountEntry>,
     /// The names file.
     pub(crate) file: Option<PathBuf>,
@@ -35,7 +35,7 @@ pub(crate) struct MountEntry {
 
 /// Its source.
 pub(crate) enum MountSource {
-    Place(Place),
+    TreeSource(TreeSource),
     Path(Vec<Name>),
     /// None: the mount is removed, or only this source of it.
     Gone(Option<Arc<str>>),
@@ -109,14 +109,14 @@ fn once(dir: Option<&Path>, lines: &[(usize, Line)]) -> Result<(), (usize, Strin
 impl Space {
     /// Returns the tree that depends most on the server's user: a directory of the host, if there
     /// is one.
-    pub(crate) fn strictest(&self) -> &Place {
+    pub(crate) fn strictest(&self) -> &TreeSource {
         self.directories().next().unwrap_or(&self.root)
     }
 
     /// Returns the served directories of the host.
-    pub(crate) fn directories(&self) -> impl Iterator<Item = &Place> {
+    pub(crate) fn directories(&self) -> impl Iterator<Item = &TreeSource> {
         let others = self.entries.iter().filter_map(|entry| match &entry.what {
-            MountSource::Place(place) => Some(place),
+            MountSource::TreeSource(place) => Some(place),
             MountSource::Path(_) | MountSource::Gone(_) => None,
         });
         let places = std::iter::once(&self.root).chain(others);
@@ -129,7 +129,7 @@ impl MountEntry {
     pub(crate) fn text(&self) -> String {
         let at = script::path_text(&self.at);
         match &self.what {
-            MountSource::Place(_) => format!("mount {at} {}", self.source_text),
+            MountSource::TreeSource(_) => format!("mount {at} {}", self.source_text),
             MountSource::Path(_) => format!("bind {} {at}", self.source_text),
             MountSource::Gone(None) => format!("unmount {at}"),
             MountSource::Gone(Some(what)) => format!("unmount {what} {at}"),
@@ -157,7 +157,7 @@ fn entry(
 ) -> Result<MountEntry, String> {
     match line {
         Line::Mount { at, source, order, create } => {
-            let what = MountSource::Place(of(&source, serve, emit)?);
+            let what = MountSource::TreeSource(of(&source, serve, emit)?);
             let source_text = script::quoted(&source.to_string()).into();
             Ok(MountEntry { line: number, what, at, order, create, source_text })
         }
@@ -178,7 +178,7 @@ fn entry(
 }
 
 /// Returns the tree mounted by a line.
-fn of(source: &Source, serve: &Serve, emit: &dyn Fn(&str)) -> Result<Place, String> {
+fn of(source: &Source, serve: &Serve, emit: &dyn Fn(&str)) -> Result<TreeSource, String> {
     match source {
         Source::Volume(file) => place::named(Path::new(file), true, serve, emit),
         Source::Host(directory) => place::named(Path::new(directory), false, serve, emit),
@@ -187,12 +187,12 @@ fn of(source: &Source, serve: &Serve, emit: &dyn Fn(&str)) -> Result<Place, Stri
 }
 
 /// Returns empty directories for all mount points.
-fn skeleton(lines: &[(usize, Line)]) -> Place {
+fn skeleton(lines: &[(usize, Line)]) -> TreeSource {
     let places = lines.iter().filter_map(|(_, line)| match line {
         Line::Mount { at, .. } | Line::Bind { old: at, .. } | Line::Unmount { at, .. } => Some(at),
         Line::Grow { .. } => None,
     });
     let paths: BTreeSet<Vec<Name>> = places.cloned().collect();
     let stat = Stat { uid: reactor::own_user(), ..Stat::default() };
-    Place { path: PathBuf::from("/"), stat, what: What::Skeleton(paths.into_iter().collect()) }
+    TreeSource { path: PathBuf::from("/"), stat, what: What::Skeleton(paths.into_iter().collect()) }
 }

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_what_is_said_or_parts_of_all() {
+    fn limits_are_given_or_are_shares_of_all() {
         let plain = Limits::of(&Serve::default());
         let maxima = Maxima {
             time_ns: 3600 * 1_000_000_000,

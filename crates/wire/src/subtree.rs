@@ -37,7 +37,7 @@ pub enum Record<'a> {
     Directory {
         /// Identity of the directory.
         qid: Qid,
-        /// Path relative to the directory that was asked for: components joined by `/`; empty for
+        /// Path relative to the directory that was requested: components joined by `/`; empty for
         /// itself.
         path: &'a [u8],
     },

@@ -49,7 +49,7 @@ func Index(bytes, text []byte) int {
 
 const blockSize = 64
 
-// digest is a SHA-256 under way (FIPS 180-4, 6.2.2).
+// digest is a SHA-256 in progress (FIPS 180-4, 6.2.2).
 type digest struct {
 	state [8]uint32
 	block [blockSize]byte

@@ -41,9 +41,9 @@ pub(super) struct Times {
 
 impl Times {
     /// Parses the output of the process.
-    fn read(said: &str) -> Result<Times> {
+    fn read(printed: &str) -> Result<Times> {
         let of = |wanted: &str| {
-            let all = said.lines().filter_map(|line| line.split_once(' '));
+            let all = printed.lines().filter_map(|line| line.split_once(' '));
             let times = all.filter(|(word, _)| *word == wanted).map(|(_, time)| time.parse());
             let times = times.map(|time| Ok(Duration::from_nanos(time?)));
             let mut times = times.collect::<Result<Vec<Duration>>>()?;
@@ -77,8 +77,8 @@ pub(super) fn measure(server: &Server, time: Duration, mut look: impl FnMut()) -
     command.arg(WORD).args(words).stdin(Stdio::null());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let said = std::thread::scope(|scope| {
-        let said = scope.spawn(|| {
+    let printed = std::thread::scope(|scope| {
+        let printed = scope.spawn(|| {
             io::read_to_string(stdout.context("its output")?).map_err(anyhow::Error::from)
         });
         let wrong = scope.spawn(|| {
@@ -90,9 +90,9 @@ pub(super) fn measure(server: &Server, time: Duration, mut look: impl FnMut()) -
         }
         let wrong = wrong.join().expect("no reader panics")?;
         ensure!(child.wait()?.success(), "{}", wrong.trim_end());
-        said.join().expect("no reader panics")
+        printed.join().expect("no reader panics")
     })?;
-    Times::read(&said)
+    Times::read(&printed)
 }
 
 /// Runs the healthy clients and prints each response time.
@@ -113,11 +113,11 @@ pub(crate) fn main(args: &[String]) -> Result<()> {
             ended(new, "newcomer")?,
         ])
     })?;
-    let mut said = String::new();
+    let mut printed = String::new();
     for (times, word) in [(kept, KEPT), (more, KEPT), (new, NEW)] {
-        times.iter().for_each(|time| said += &format!("{word} {}\n", time.as_nanos()));
+        times.iter().for_each(|time| printed += &format!("{word} {}\n", time.as_nanos()));
     }
-    print!("{said}");
+    print!("{printed}");
     Ok(())
 }
 

@@ -327,8 +327,8 @@ impl Mute {
     }
 
     /// Receives available bytes; returns whether the connection is still open.
-    fn take(&mut self, said: &mut Vec<u8>) -> bool {
-        match self.0.read_to_end(said) {
+    fn take(&mut self, printed: &mut Vec<u8>) -> bool {
+        match self.0.read_to_end(printed) {
             Ok(_) => false,
             Err(error) => error.kind() == ErrorKind::WouldBlock,
         }
@@ -709,12 +709,12 @@ fn request(target: &Target, request: &[u8], trailer: Option<&[u8]>) -> Result<()
         rest = mute.push(rest)?;
         target.hold(Duration::from_millis(1));
     }
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     let mut goes_on = || {
-        let is_open = mute.take(&mut said);
-        ensure!(said.is_empty() || said.starts_with(b"HTTP/1.1 200 "), "it is refused");
-        let has = |trailer: &[u8]| said.windows(trailer.len()).any(|part| part == trailer);
-        Ok((is_open && !trailer.is_some_and(has), !said.is_empty()))
+        let is_open = mute.take(&mut printed);
+        ensure!(printed.is_empty() || printed.starts_with(b"HTTP/1.1 200 "), "it is refused");
+        let has = |trailer: &[u8]| printed.windows(trailer.len()).any(|part| part == trailer);
+        Ok((is_open && !trailer.is_some_and(has), !printed.is_empty()))
     };
     let moment = Instant::now() + Duration::from_millis(100);
     let (mut is_open, mut is_answered) = (true, false);

@@ -89,7 +89,7 @@ fn enter(rows: &mut Vec<Figures>, contestant: usize, work: &str, figure: f64) {
 
 /// Runs all work on one of the two.
 fn once(plan: &Plan, contestant: Contestant) -> Result<Vec<(&'static str, f64)>> {
-    let place = Place::new(contestant)?;
+    let place = Storage::new(contestant)?;
     let mut figures = Vec::new();
     let served = place.serve()?;
     let mut client = served.client()?;
@@ -113,22 +113,22 @@ fn once(plan: &Plan, contestant: Contestant) -> Result<Vec<(&'static str, f64)>>
 }
 
 /// A volume file or directory, and the server of it.
-struct Place {
+struct Storage {
     path: PathBuf,
     kind: Kind,
 }
 
-impl Place {
-    fn new(contestant: Contestant) -> Result<Place> {
+impl Storage {
+    fn new(contestant: Contestant) -> Result<Storage> {
         let (dir, kind) = (sh::empty("bench/files")?, contestant.kind);
         settle()?;
         if !contestant.has_volume {
-            return Ok(Place { path: dir, kind });
+            return Ok(Storage { path: dir, kind });
         }
         let path = dir.join("volume");
         volume::create_whole(&path, "8G")?;
         settle()?;
-        Ok(Place { path, kind })
+        Ok(Storage { path, kind })
     }
 
     fn serve(&self) -> Result<Server> {
@@ -303,7 +303,7 @@ fn flush(client: &mut Client, fid: u32) -> Result<()> {
 /// Sequential and random I/O in a large file.
 fn big(
     plan: &Plan,
-    place: &Place,
+    place: &Storage,
     mut client: Client,
     served: Server,
     figures: &mut Vec<(&'static str, f64)>,

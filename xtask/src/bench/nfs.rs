@@ -12,7 +12,7 @@ use super::{Plan, Sample, core, count_calls, pin, record, sample};
 use crate::sh;
 use anyhow::{Context, Result, bail};
 use client::{Arguments, CREATE, GETATTR, LOOKUP, READ, REMOVE, Slot, WRITE, Work};
-use servers::{Contestant, FILE_BYTES, Peer, Place, SMALL, SMALL_FILES, portmapper};
+use servers::{Contestant, FILE_BYTES, Handles, Peer, SMALL, SMALL_FILES, portmapper};
 use std::fmt::Write as _;
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ const PARTS: usize = 12;
 struct Item {
     name: &'static str,
     depth: usize,
-    steps: fn(&Place) -> usize,
-    build: fn(&Place, &mut Slot, Arguments<'_>) -> u32,
+    steps: fn(&Handles) -> usize,
+    build: fn(&Handles, &mut Slot, Arguments<'_>) -> u32,
     /// Whether it changes directories.
     changes: bool,
 }
@@ -42,8 +42,8 @@ struct Item {
 const fn item(
     name: &'static str,
     depth: usize,
-    steps: fn(&Place) -> usize,
-    build: fn(&Place, &mut Slot, Arguments<'_>) -> u32,
+    steps: fn(&Handles) -> usize,
+    build: fn(&Handles, &mut Slot, Arguments<'_>) -> u32,
 ) -> Item {
     Item { name, depth, steps, build, changes: false }
 }
@@ -129,8 +129,8 @@ fn measure(plan: &Plan, item: &Item, contestants: &[Contestant]) -> Result<Row> 
             let (it, name) = (contestants[*at], contestants[*at].peer.name());
             let taken = sample(&it.server, || work(it, item, plan.time));
             let context = || {
-                let said = it.server.said();
-                format!("{} on {name}: {}", item.name, sh::tail(&said, 300))
+                let printed = it.server.printed();
+                format!("{} on {name}: {}", item.name, sh::tail(&printed, 300))
             };
             results[*at].1.push(taken.with_context(context)?);
         }
@@ -206,19 +206,19 @@ fn markdown(rows: &[Row]) -> String {
     text
 }
 
-fn read(place: &Place, slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
+fn read(place: &Handles, slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
     let offset = slot.below(FILE_BYTES / u64::from(PAGE)) * u64::from(PAGE);
     slot.wanted = PAGE;
     arguments.handle(&place.big).u64(offset).u32(PAGE);
     READ
 }
 
-fn getattr(place: &Place, _slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
+fn getattr(place: &Handles, _slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
     arguments.handle(&place.big);
     GETATTR
 }
 
-fn small(place: &Place, slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
+fn small(place: &Handles, slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
     if slot.step == 0 {
         let name = slot.below(SMALL_FILES).to_string();
         arguments.handle(&place.small).opaque(name.as_bytes());
@@ -230,16 +230,16 @@ fn small(place: &Place, slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
 }
 
 /// Returns the number of calls for a MiB.
-fn pieces(place: &Place) -> usize {
+fn pieces(place: &Handles) -> usize {
     (MIB / piece(place)) as usize
 }
 
 /// Returns the size of sequential READs, bytes: the largest power of two that the server allows.
-fn piece(place: &Place) -> u32 {
+fn piece(place: &Handles) -> u32 {
     1 << place.read_max.min(MIB).ilog2()
 }
 
-fn sequential(place: &Place, slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
+fn sequential(place: &Handles, slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
     slot.wanted = piece(place);
     let offset = place.next.get();
     place.next.set((offset + u64::from(slot.wanted)) % FILE_BYTES);
@@ -247,7 +247,7 @@ fn sequential(place: &Place, slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
     READ
 }
 
-fn create(place: &Place, slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
+fn create(place: &Handles, slot: &mut Slot, arguments: Arguments<'_>) -> u32 {
     let name = format!("new-{}", slot.index);
     match slot.step {
         0 => {

@@ -196,12 +196,12 @@ fn rows(plan: &Plan, case: &Case, scale: f64, dir: &Path, file: &Path) -> Result
                 warm(server, case.object)?;
             }
             let before = server.as_ref().map(Server::cpu_ticks);
-            let said = ask(case, scale, place, server.as_ref());
-            let said = said.with_context(|| format!("{name} is asked"))?;
+            let printed = ask(case, scale, place, server.as_ref());
+            let printed = printed.with_context(|| format!("{name} is asked"))?;
             let after = server.as_ref().map(Server::cpu_ticks);
             let ticks = after.zip(before).map(|(after, before)| after - before);
-            samples[at].push(sample(&said, ticks));
-            title = (workload_name(&said), instrument::number(&said, "/scheduled_rate"));
+            samples[at].push(sample(&printed, ticks));
+            title = (workload_name(&printed), instrument::number(&printed, "/scheduled_rate"));
         }
         order.reverse();
     }
@@ -260,13 +260,13 @@ fn ask(case: &Case, scale: f64, place: &Path, server: Option<&Server>) -> Result
 }
 
 /// Returns the workload file's title of the work.
-fn workload_name(said: &Value) -> String {
-    let text = said.pointer("/title/workload").and_then(Value::as_str).unwrap_or_default();
+fn workload_name(printed: &Value) -> String {
+    let text = printed.pointer("/title/workload").and_then(Value::as_str).unwrap_or_default();
     text.split(": for").next().unwrap_or_default().to_owned()
 }
 
-fn sample(said: &Value, ticks: Option<u64>) -> Sample {
-    let number = |path: &str| instrument::number(said, path);
+fn sample(printed: &Value, ticks: Option<u64>) -> Sample {
+    let number = |path: &str| instrument::number(printed, path);
     let response = ["p50", "p99", "p99_9"]
         .map(|which| number(&format!("/times/together/response/{which}")) / 1000.0);
     #[expect(clippy::cast_precision_loss, reason = "counts of seconds of work")]
@@ -276,8 +276,8 @@ fn sample(said: &Value, ticks: Option<u64>) -> Sample {
         response,
         cpu,
         failed: number("/failed"),
-        valid: said.pointer("/verdict/valid") == Some(&Value::Bool(true)),
-        sent: instrument::within(said, 10_000),
+        valid: printed.pointer("/verdict/valid") == Some(&Value::Bool(true)),
+        sent: instrument::within(printed, 10_000),
     }
 }
 

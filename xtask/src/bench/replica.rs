@@ -15,12 +15,12 @@
 //!
 //! Goals are printed beside their rows, also missed ones.
 
-mod asker;
 mod etcd;
 mod houses;
 mod memory;
+mod messages;
 mod quiet;
-mod talks;
+mod requester;
 
 pub(super) use memory::run as run_memory;
 
@@ -29,12 +29,12 @@ use super::{Plan, figures, record};
 use crate::server::{Kind, Server};
 use crate::sh;
 use anyhow::{Context as _, Result};
-use asker::{Seen, Until};
 use etcd::{Etcd, What};
 use houses::{House, RedisHouse, SERVERS};
+use messages::{Operation, Parameters};
+use requester::{Seen, Until};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
-use talks::{Deed, Way};
 
 /// Number of clients in rows with many.
 const MANY: usize = 64;
@@ -118,14 +118,14 @@ fn run_before(plan: &Plan) -> Result<String> {
     let house = |kind: Kind| House::start(kind, &dir.join(kind.name()));
     let houses = [house(Kind::Uring)?, house(Kind::Before)?];
     let mut rows = Vec::new();
-    for (deed, strict, name) in [
-        (Deed::Put, 0, "put"),
-        (Deed::Put, 100, "strict put"),
-        (Deed::Get, 0, "get"),
-        (Deed::Get, 100, "strict get"),
+    for (action, strict, name) in [
+        (Operation::Put, 0, "put"),
+        (Operation::Put, 100, "strict put"),
+        (Operation::Get, 0, "get"),
+        (Operation::Get, 100, "strict get"),
     ] {
         for (clients, lines) in [(1, 1), (MANY, 1), (BATCHING, 100)] {
-            let way = Way { deed, strict, lines, once: false };
+            let way = Parameters { action, strict, lines, once: false };
             let of = |name: &str, at: usize| {
                 contestant(name.to_owned(), &houses[at], SERVERS, clients, way)
             };
@@ -164,8 +164,9 @@ fn circumstances(plan: &Plan) -> String {
 }
 
 impl Houses {
-    fn ours(&self, name: &str, clients: usize, deed: Deed, strict: bool) -> Contestant<'_> {
-        let way = Way { deed, strict: if strict { 100 } else { 0 }, lines: 1, once: false };
+    fn ours(&self, name: &str, clients: usize, action: Operation, strict: bool) -> Contestant<'_> {
+        let way =
+            Parameters { action, strict: if strict { 100 } else { 0 }, lines: 1, once: false };
         let name = format!("upcall, {name}");
         contestant(name, &self.ours, SERVERS, clients, way)
     }
@@ -190,7 +191,7 @@ fn contestant(
     house: &House,
     replicas: usize,
     clients: usize,
-    way: Way,
+    way: Parameters,
 ) -> Contestant<'_> {
     let run = Box::new(move |time| house.ask(replicas, clients, Until::Time(time), way));
     Contestant { name, servers: &house.servers, settles: Some(house), run }
@@ -206,7 +207,7 @@ fn puts(plan: &Plan, houses: &Houses) -> Result<Vec<Row>> {
     for clients in [1, MANY] {
         let work = format!("put, {}", words(clients));
         let all = [
-            houses.ours("put", clients, Deed::Put, false),
+            houses.ours("put", clients, Operation::Put, false),
             houses.etcd("put", clients, What::Put)?,
             houses.redis("`SET`, `WAIT 2`", clients, Some(2)),
             houses.redis("`SET`", clients, None),
@@ -216,7 +217,7 @@ fn puts(plan: &Plan, houses: &Houses) -> Result<Vec<Row>> {
     for (clients, goal) in [(1, Goal::Sooner), (MANY, Goal::Rate(2.0))] {
         let work = format!("strict put, {}", words(clients));
         let all = [
-            houses.ours("strict put", clients, Deed::Put, true),
+            houses.ours("strict put", clients, Operation::Put, true),
             houses.etcd("put", clients, What::Put)?,
             houses.redis("`SET`, `WAIT 2`", clients, Some(2)),
         ];
@@ -234,7 +235,7 @@ fn gets(plan: &Plan, houses: &Houses) -> Result<Vec<Row>> {
     ] {
         for clients in [1, MANY] {
             let all = [
-                houses.ours(ours, clients, Deed::Get, strict),
+                houses.ours(ours, clients, Operation::Get, strict),
                 houses.etcd(theirs, clients, what)?,
             ];
             rows.push(measure(plan, format!("{ours}, {}", words(clients)), None, &all)?);
@@ -247,21 +248,22 @@ fn gets(plan: &Plan, houses: &Houses) -> Result<Vec<Row>> {
 /// session numbers.
 fn alone(plan: &Plan, house: &House) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    let way = Way { deed: Deed::Put, strict: 0, lines: 1, once: false };
+    let way = Parameters { action: Operation::Put, strict: 0, lines: 1, once: false };
     let replicas = |count| {
         let name = format!("{count} of the three replicas asked");
         contestant(name, house, count, MANY, way)
     };
     let work = format!("put, {}", words(MANY));
     rows.push(measure(plan, work.clone(), None, &[replicas(3), replicas(2), replicas(1)])?);
-    let once =
-        |name: &str, once| contestant(name.to_owned(), house, SERVERS, MANY, Way { once, ..way });
+    let once = |name: &str, once| {
+        contestant(name.to_owned(), house, SERVERS, MANY, Parameters { once, ..way })
+    };
     let all = [once("with a number of a session: done once", true), once("without", false)];
     rows.push(measure(plan, work, None, &all)?);
     for (name, strict) in [("put", 0), ("strict put", 100)] {
         let lines = |lines| {
             let name = format!("operations in a request: {lines}");
-            contestant(name, house, SERVERS, BATCHING, Way { strict, lines, ..way })
+            contestant(name, house, SERVERS, BATCHING, Parameters { strict, lines, ..way })
         };
         let work = format!("{name}, {}", words(BATCHING));
         rows.push(measure(plan, work, None, &[lines(100), lines(10), lines(1)])?);
@@ -296,9 +298,9 @@ fn once(contestant: &Contestant<'_>, time: Duration) -> Result<Sample> {
     let servers = || contestant.servers.iter().map(Server::cpu_ticks).sum::<u64>();
     let before = (servers(), quiet::own_ticks(), quiet::Ticks::now(), Instant::now());
     let seen = (contestant.run)(time)?;
-    let asked = Instant::now();
+    let requested = Instant::now();
     contestant.settles.map_or(Ok(()), House::settle)?;
-    let settled = contestant.settles.map_or(f64::NAN, |_| asked.elapsed().as_secs_f64() * 1e3);
+    let settled = contestant.settles.map_or(f64::NAN, |_| requested.elapsed().as_secs_f64() * 1e3);
     let (seconds, machine) = (before.3.elapsed().as_secs_f64(), quiet::Ticks::now());
     let (server, client) = (servers() - before.0, quiet::own_ticks() - before.1);
     Ok(Sample {

@@ -50,7 +50,7 @@ fn run_with(report: &mut Report, kind: Kind) -> Result<()> {
         report.case(&case("get_refused"), || with.refused(&here));
     }
     report.case(&format!("client/{}/server_lives", kind.name()), || {
-        ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        ensure!(server.alive(), "the server died: {}", sh::tail(&server.printed(), 500));
         server.stop().map(|_| String::new())
     });
     for dir in [dir, here] {
@@ -122,31 +122,31 @@ impl Commands<'_> {
     }
 
     fn got(&self, dir: &Path, here: &Path) -> Result<String> {
-        let mut said = String::new();
+        let mut printed = String::new();
         for tree in self.trees() {
             let to = here.join(format!("{tree}-{}", self.protocol));
-            said += &self.say("get", &["-r", &format!("/{tree}"), &to.display().to_string()])?;
+            printed += &self.say("get", &["-r", &format!("/{tree}"), &to.display().to_string()])?;
             same(&dir.join(tree), &to)?;
         }
-        Ok(said.lines().next().unwrap_or_default().to_owned())
+        Ok(printed.lines().next().unwrap_or_default().to_owned())
     }
 
     fn put(&self, dir: &Path) -> Result<String> {
-        let mut said = String::new();
+        let mut printed = String::new();
         self.say("mkdir", &["-p", "/sent"])?;
         for tree in self.trees() {
             let (from, to) = (dir.join(tree), format!("/sent/{tree}"));
-            said += &self.say("put", &["-r", &from.display().to_string(), &to])?;
+            printed += &self.say("put", &["-r", &from.display().to_string(), &to])?;
             same(&from, &dir.join("sent").join(tree))?;
         }
-        Ok(said.lines().next().unwrap_or_default().to_owned())
+        Ok(printed.lines().next().unwrap_or_default().to_owned())
     }
 
     fn put_large(&self, dir: &Path) -> Result<String> {
-        let said = self.say("put", &[&dir.join("big").display().to_string(), "/copy"])?;
+        let printed = self.say("put", &[&dir.join("big").display().to_string(), "/copy"])?;
         sh::read(sh::cmd("cmp", &[dir.join("big"), dir.join("copy")]).current_dir(dir))?;
         self.say("rm", &["/copy"])?;
-        Ok(said.trim().to_owned())
+        Ok(printed.trim().to_owned())
     }
 
     /// Compares the output of `cat`, and reports its rate beside that of a client that discards the
@@ -172,10 +172,13 @@ impl Commands<'_> {
     fn refused(&self, here: &Path) -> Result<String> {
         let to = here.join("nothing").display().to_string();
         let output = self.command("get", &["/tree/nothing", &to]).output()?;
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        ensure!(output.status.code() == Some(1) && said.contains("/tree/nothing: "), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        ensure!(
+            output.status.code() == Some(1) && printed.contains("/tree/nothing: "),
+            "{printed}"
+        );
         ensure!(!Path::new(&to).exists(), "something is there");
-        Ok(said)
+        Ok(printed)
     }
 }
 

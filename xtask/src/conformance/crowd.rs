@@ -58,7 +58,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     report.case("crowd/malformed_9p", || malformed(&server));
     report.case("crowd/silent_9p_sizes", || sizes(&server));
     report.case("crowd/server_lives", || {
-        ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        ensure!(server.alive(), "the server died: {}", sh::tail(&server.printed(), 500));
         let status = server.stop()?;
         ensure!(status == Some(0), "ended with {status:?}");
         Ok("SIGTERM ends it with 0".into())

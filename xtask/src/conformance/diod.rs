@@ -44,16 +44,16 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     });
     report.case("diod/diodcat_refused", || {
         let output = tool(&server, "diodcat")?.arg("nowhere").output()?;
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        ensure!(!output.status.success() && said.contains("No such file"), "said {said:?}");
-        Ok(said)
+        let printed = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+        ensure!(!output.status.success() && printed.contains("No such file"), "said {printed:?}");
+        Ok(printed)
     });
     if kind != Kind::Diod {
         // diod itself has `ctl` only if its configuration exports it.
         report.case("diod/diodload", || loaded(&server));
     }
     report.case("diod/server_lives", || {
-        ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        ensure!(server.alive(), "the server died: {}", sh::tail(&server.printed(), 500));
         Ok(String::new())
     });
     Ok(())
@@ -74,11 +74,11 @@ fn loaded(server: &Server) -> Result<String> {
     let program = sh::which("diodload").context("no diodload")?;
     let mut load = sh::cmd(&program.display().to_string(), &["-g", "-r", "2", "-n", "16"]);
     let output = load.args(["-s", &format!("127.0.0.1:{}", server.ninep)]).output()?;
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed).trim().to_owned();
     // It exits successfully even if it could not attach.
-    ensure!(output.status.success() && !said.contains("error"), "{said}");
-    Ok(sh::tail(&said, 100).to_owned())
+    ensure!(output.status.success() && !printed.contains("error"), "{printed}");
+    Ok(sh::tail(&printed, 100).to_owned())
 }
 
 fn tool(server: &Server, name: &str) -> Result<Command> {

@@ -240,8 +240,8 @@ fn refused(server: &Server) -> Result<String> {
     ] {
         let mut command = sh::cmd(&crate::server::binary().display().to_string(), &["mount"]);
         let output = command.args(&words[..2]).args(["-o", words[2]]).output()?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(!output.status.success() && said.contains(part), "{words:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(!output.status.success() && printed.contains(part), "{words:?}: {printed}");
     }
     Ok(String::new())
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
         report.case(&format!("{suite}/{name}"), || case(&server, &ground));
     }
     report.case(&format!("{suite}/server_lives"), || {
-        ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        ensure!(server.alive(), "the server died: {}", sh::tail(&server.printed(), 500));
         Ok(format!("{} KiB resident", server.rss_kib()))
     });
     drop(server);

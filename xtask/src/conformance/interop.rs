@@ -96,7 +96,7 @@ struct Cell {
 impl Cell {
     /// Summarises the steps of a client.
     fn of(row: Row, client: Client, steps: &[Step]) -> Cell {
-        let said = |failed: &[&Step]| {
+        let printed = |failed: &[&Step]| {
             let texts = failed.iter().map(|step| {
                 let why = step.outcome.as_ref().err().map_or("", String::as_str);
                 format!("{}: {why}", step.name)
@@ -119,7 +119,7 @@ impl Cell {
             "create" => "r".to_owned(),
             name => format!("{name} fails"),
         };
-        Cell { words, why: said(&failed) }
+        Cell { words, why: printed(&failed) }
     }
 
     /// Returns the rank of a cell: more is better.
@@ -193,10 +193,10 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
         bail!("a page without {} is not written", tools.missing[0].0);
     }
     let ground = Ground::new()?;
-    let scene = Scene { kind, tools: &tools, ground: &ground };
+    let setup = Setup { kind, tools: &tools, ground: &ground };
     let (entries, linux) = std::thread::scope(|scope| {
-        let linux = scope.spawn(|| guest::run(&scene));
-        let entries = scene.here();
+        let linux = scope.spawn(|| guest::run(&setup));
+        let entries = setup.here();
         (entries, linux.join().unwrap_or_else(|_| Err(anyhow::anyhow!("the guest's thread died"))))
     });
     let (more, kernel) = linux?;
@@ -208,13 +208,13 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
 }
 
 /// Common context of all pairs.
-struct Scene<'a> {
+struct Setup<'a> {
     kind: Kind,
     tools: &'a Tools,
     ground: &'a Ground,
 }
 
-impl Scene<'_> {
+impl Setup<'_> {
     fn rows(&self) -> impl Iterator<Item = Row> {
         Row::all().filter(|row| row.peer.there(self.tools))
     }
@@ -239,8 +239,9 @@ impl Scene<'_> {
     fn cell(&self, pair: (Row, Client), id: &str, steps: &[Step], running: &mut Running) -> Cell {
         let mut cell = Cell::of(pair.0, pair.1, steps);
         if let Some(who) = running.dead() {
-            let said = cell.why.take().unwrap_or_default();
-            cell = Cell { words: format!("{who} dies"), why: Some(format!("{who} died; {said}")) };
+            let printed = cell.why.take().unwrap_or_default();
+            cell =
+                Cell { words: format!("{who} dies"), why: Some(format!("{who} died; {printed}")) };
         }
         let dir = self.ground.dir.display().to_string();
         let base = self.ground.dir.parent().unwrap_or(Path::new("/")).display().to_string();
@@ -256,7 +257,7 @@ impl Scene<'_> {
         let far = Running::start(row.peer, self)?;
         let mut running = if row.joined { far.joined(self)? } else { far };
         if !row.speaks(client.dialect()) {
-            running.patience = peers::PATIENCE_IN_VAIN;
+            running.timeout = peers::TIMEOUT_IN_VAIN;
         }
         Ok(running)
     }
@@ -269,13 +270,13 @@ fn judge(report: &mut Report, entries: &[Entry]) -> Result<()> {
         let name = format!("interop/{}/{}", row.name(), client.name());
         let expected = page.get(&(row.name(), client.name().to_owned()));
         let expected = expected.map_or("nothing", String::as_str);
-        let said = cell.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        let printed = cell.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         let outcome = if cell.words == expected {
             Ok(cell.words.clone())
         } else if Cell::rank(&cell.words) > Cell::rank(expected) {
-            Ok(format!("{}{said}; the page says {expected}: record it", cell.words))
+            Ok(format!("{}{printed}; the page says {expected}: record it", cell.words))
         } else {
-            Err(format!("{}{said}; docs/interop.md says {expected}", cell.words))
+            Err(format!("{}{printed}; docs/interop.md says {expected}", cell.words))
         };
         report.line(&name, outcome, 0.0);
     }

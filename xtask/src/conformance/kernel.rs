@@ -119,7 +119,7 @@ fn attempt(
     let names: Vec<_> = cases().map(|(name, _)| *name).chain(["umount"]).collect();
     vm::enter(report, &suite, &text, &names);
     report.case(&format!("{suite}/server_lives"), || {
-        anyhow::ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        anyhow::ensure!(server.alive(), "the server died: {}", sh::tail(&server.printed(), 500));
         let note = format!("{} KiB resident", server.rss_kib());
         server.stop()?;
         Ok(note)

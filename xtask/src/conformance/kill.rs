@@ -77,7 +77,7 @@ fn round(file: &Path, number: usize, stories: &mut [Story]) -> Result<()> {
         for client in clients {
             client.join().expect("a client panics nowhere")?;
         }
-        ensure!(alive, "the server died by itself: {}", sh::tail(&server.said(), 500));
+        ensure!(alive, "the server died by itself: {}", sh::tail(&server.printed(), 500));
         Ok(())
     })?;
     let_go(file)?;

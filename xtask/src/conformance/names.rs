@@ -91,7 +91,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     let script = vm::mount_script(server.ninep, "/", "cache=none") + SCRIPT;
     let job = Job::new("names", &script, Duration::from_secs(300))?;
     job.file("sums", expected(&parts)?.as_bytes())?;
-    let said = job.run_watched(|line| match line.trim() {
+    let printed = job.run_watched(|line| match line.trim() {
         "@host kill" => first.kill(),
         "@host start" => {
             let (dir, port) = (first.dir.clone(), first.port);
@@ -102,14 +102,14 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
         }
         _ => {}
     })?;
-    vm::enter(report, "names", &said, &CASES);
+    vm::enter(report, "names", &printed, &CASES);
     report.case("names/written_where_it_should", || {
         let text = std::fs::read_to_string(host.join("from-linux"))?;
         ensure!(text == "new\n" && !one.join("from-linux").exists(), "{text:?}");
         Ok("in the member marked for it".into())
     });
     report.case("names/server_lives", || {
-        ensure!(server.alive(), "the server died: {}", sh::tail(&server.said(), 500));
+        ensure!(server.alive(), "the server died: {}", sh::tail(&server.printed(), 500));
         server.stop()?;
         Ok(String::new())
     });
@@ -136,8 +136,8 @@ fn expected(parts: &[PathBuf; 5]) -> Result<String> {
     let seen = [(0, "one"), (1, "two"), (2, "host"), (4, "vol")];
     for (part, place) in seen {
         let script = "cd \"$0\" && find . -type f | sort | xargs md5sum";
-        let said = sh::read(sh::cmd("sh", &["-c", script]).arg(&parts[part]))?;
-        for line in said.lines() {
+        let printed = sh::read(sh::cmd("sh", &["-c", script]).arg(&parts[part]))?;
+        for line in printed.lines() {
             let (sum, name) = line.split_once("  ./").context("md5sum speaks otherwise")?;
             writeln!(sums, "{sum}  {place}/{name}")?;
             if let Some(rest) = name.strip_prefix("deep/").filter(|_| place == "vol") {
@@ -160,13 +160,13 @@ fn mistakes(names: &Path) -> Result<String> {
             ":2: bind /nowhere-at-all /tmp: ",
         ),
     ];
-    for (text, says) in &wrong {
+    for (text, shows) in &wrong {
         std::fs::write(&file, text)?;
         let mut command = Command::new(crate::server::binary());
         command.args(["serve", "--9p", "127.0.0.1:0", "--http", "none", "--names"]).arg(&file);
         let output = command.stdin(Stdio::null()).output()?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(!output.status.success() && said.contains(*says), "{text:?}: {said}");
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(!output.status.success() && printed.contains(*shows), "{text:?}: {printed}");
     }
     Ok(format!("{} files", wrong.len()))
 }

@@ -86,14 +86,14 @@ impl Proxy {
         let mut child = command.spawn().with_context(|| format!("start {}", self.name()))?;
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            let said = || std::fs::read_to_string(scratch.join("log")).unwrap_or_default();
+            let printed = || std::fs::read_to_string(scratch.join("log")).unwrap_or_default();
             if let Some(status) = child.try_wait()? {
-                bail!("{} ended at once ({status}): {}", self.name(), sh::tail(&said(), 600));
+                bail!("{} ended at once ({status}): {}", self.name(), sh::tail(&printed(), 600));
             }
             ensure!(
                 begun.elapsed() < START_TIME,
                 "the listener has ended: {}",
-                sh::tail(&said(), 600)
+                sh::tail(&printed(), 600)
             );
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -139,9 +139,9 @@ fn caddy(scratch: &Path, port: u16, upstream: &str) -> Result<Command> {
 fn curl(port: u16, host: &str, words: &[&str], path: &str) -> Result<(u16, String)> {
     let mut command = sh::cmd("curl", &["-sS", "--max-time", "20", "-w", "\n%{http_code}"]);
     command.args(["-H", &format!("Host: {host}")]).args(words);
-    let said = sh::read(command.arg(format!("http://127.0.0.1:{port}{path}")))?;
-    let (body, status) = said.trim_end().rsplit_once('\n').unwrap_or(("", &said));
-    Ok((status.trim().parse().with_context(|| said.clone())?, body.trim_end().to_string()))
+    let printed = sh::read(command.arg(format!("http://127.0.0.1:{port}{path}")))?;
+    let (body, status) = printed.trim_end().rsplit_once('\n').unwrap_or(("", &printed));
+    Ok((status.trim().parse().with_context(|| printed.clone())?, body.trim_end().to_string()))
 }
 
 /// Sends requests through a proxy: refused without `--allow-host`, served with it.
@@ -218,8 +218,8 @@ fn promtool(kind: Kind, base: &Path) -> Result<String> {
     let mut child = check.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     child.stdin.take().context("its input")?.write_all(metrics.as_bytes())?;
     let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success() && printed.is_empty(), "{}: {printed}", output.status);
     for family in [
         "upcall_http_requests_total{method=\"GET\",code=\"404\"}",
         "upcall_volume_free_bytes{",

@@ -194,9 +194,9 @@ fn verify_units(root: &Path) -> Result<String> {
     command.args(["verify", "--man=no", "--recursive-errors=one"]);
     command.arg(format!("--root={}", root.display())).args(units.map(|unit| dir.join(unit)));
     let output = command.output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     // The root has no units of systemd itself.
-    let about_ours = said.lines().filter(|line| line.contains("upcall"));
+    let about_ours = printed.lines().filter(|line| line.contains("upcall"));
     let complaints: Vec<_> = about_ours.filter(|line| !line.contains("not found")).collect();
     ensure!(complaints.is_empty(), "{}", complaints.join("\n"));
     let mut security = Command::new("systemd-analyze");
@@ -219,8 +219,8 @@ fn documents(root: &Path) -> Result<String> {
         let mut man = Command::new("man");
         man.args(["--warnings", "-l"]).arg(&page).env("MANWIDTH", "80").env("LC_ALL", "C.UTF-8");
         let output = man.output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success() && said.is_empty(), "{}: {said}", page.display());
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && printed.is_empty(), "{}: {printed}", page.display());
         ensure!(output.stdout.len() > 200, "{} is empty", page.display());
         count += 1;
     }

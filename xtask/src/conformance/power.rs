@@ -141,8 +141,8 @@ fn fail_often(disk: &Disk, entries: &[Entry], failures: usize, trick: Trick) -> 
             let deeds = if trick == Trick::MarksMore { deeds + 3 } else { deeds };
             let story = stories.get_mut(client).context("a client nobody knows")?;
             while story.deeds < deeds {
-                let deed = story.next();
-                story.happened(&deed);
+                let action = story.next();
+                story.happened(&action);
             }
         }
         if chosen.binary_search(&at).is_ok() {

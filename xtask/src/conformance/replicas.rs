@@ -114,8 +114,8 @@ impl House {
     /// Returns the output of a client command with this input.
     fn command(&self, index: usize, words: &[&str], input: &str) -> Result<String> {
         let output = self.ask(index, words, input)?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "upcall {}: {} {said}", words.join(" "), output.status);
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "upcall {}: {} {printed}", words.join(" "), output.status);
         Ok(String::from_utf8(output.stdout)?)
     }
 
@@ -188,7 +188,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     report.case("replicas/all_end_when_asked", || {
         for server in house.servers.iter_mut().flatten() {
             let code = server.stop()?;
-            ensure!(code == Some(0), "exit status {code:?}: {}", sh::tail(&server.said(), 500));
+            ensure!(code == Some(0), "exit status {code:?}: {}", sh::tail(&server.printed(), 500));
         }
         Ok(String::new())
     });
@@ -263,8 +263,8 @@ fn commands(house: &House) -> Result<String> {
         )?;
     }
     let lines = "append x\n{\"append\": \"c  d\"}\n\n";
-    let said = house.command(2, &["op", NAME, "--strict"], lines)?;
-    ensure!(said.lines().count() == 2, "{said:?}");
+    let printed = house.command(2, &["op", NAME, "--strict"], lines)?;
+    ensure!(printed.lines().count() == 2, "{printed:?}");
     house.settle(&ALL)?;
     let log = String::from_utf8(house.read(0, "stable")?)?;
     let end: Vec<&str> = log.lines().rev().take(3).collect();

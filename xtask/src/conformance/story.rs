@@ -19,7 +19,7 @@ const FILES_MAX: usize = 24;
 
 /// One step of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum Action {
     /// Creates a file and flushes it.
     Create { name: String, bytes: Vec<u8> },
     /// Changes a part of a file and flushes it.
@@ -54,7 +54,7 @@ impl Story {
     }
 
     /// Returns its next step.
-    pub(crate) fn next(&self) -> Deed {
+    pub(crate) fn next(&self) -> Action {
         let mut random = Random(u64::from(self.client) << 40 | self.deeds);
         let name = format!("file-{}", self.deeds);
         let bytes = |random: &mut Random| {
@@ -67,27 +67,27 @@ impl Story {
         };
         let some = random.below(self.files.len().max(1));
         let Some((old, contents)) = self.files.iter().nth(some) else {
-            return Deed::Create { name, bytes: bytes(&mut random) };
+            return Action::Create { name, bytes: bytes(&mut random) };
         };
         let old = old.clone();
         match random.below(10) {
-            _ if self.files.len() > FILES_MAX => Deed::Remove { name: old },
-            0..3 => Deed::Create { name, bytes: bytes(&mut random) },
+            _ if self.files.len() > FILES_MAX => Action::Remove { name: old },
+            0..3 => Action::Create { name, bytes: bytes(&mut random) },
             3..5 => {
                 let offset = random.below(contents.len() + 1);
                 let length = 1 + random.below(9000);
-                Deed::Write { name: old, offset, bytes: random.bytes(length) }
+                Action::Write { name: old, offset, bytes: random.bytes(length) }
             }
-            5 => Deed::Rename { from: old, to: name },
-            6 => Deed::Remove { name: old },
-            7 | 8 => Deed::Put { name: old, bytes: bytes(&mut random) },
-            _ => Deed::Put { name, bytes: bytes(&mut random) },
+            5 => Action::Rename { from: old, to: name },
+            6 => Action::Remove { name: old },
+            7 | 8 => Action::Put { name: old, bytes: bytes(&mut random) },
+            _ => Action::Put { name, bytes: bytes(&mut random) },
         }
     }
 
     /// Records an acknowledged step.
-    pub(crate) fn happened(&mut self, deed: &Deed) {
-        apply(&mut self.files, deed);
+    pub(crate) fn happened(&mut self, action: &Action) {
+        apply(&mut self.files, action);
         self.deeds += 1;
     }
 
@@ -97,13 +97,13 @@ impl Story {
         if *seen == self.files {
             return Ok(());
         }
-        let deed = self.next();
+        let action = self.next();
         let mut after = self.files.clone();
-        apply(&mut after, &deed);
+        apply(&mut after, &action);
         if *seen == after {
             return Ok(());
         }
-        if let Deed::Create { name, bytes } = &deed {
+        if let Action::Create { name, bytes } = &action {
             let beginning = seen.get(name).is_some_and(|seen| bytes.starts_with(seen));
             let mut rest = seen.clone();
             rest.remove(name);
@@ -112,7 +112,12 @@ impl Story {
             }
         }
         let why = difference(&self.files, seen);
-        Err(why.context(format!("{} after {} deeds, next {}", self.dir(), self.deeds, deed.text())))
+        Err(why.context(format!(
+            "{} after {} deeds, next {}",
+            self.dir(),
+            self.deeds,
+            action.text()
+        )))
     }
 
     /// Performs steps over both front ends until one fails, and reports each acknowledged one.
@@ -125,25 +130,25 @@ impl Story {
         let mut files = Files::at(ninep)?;
         files.make_dir(&self.dir())?;
         loop {
-            let deed = self.next();
-            self.perform(&deed, &mut files, http)?;
-            self.happened(&deed);
+            let action = self.next();
+            self.perform(&action, &mut files, http)?;
+            self.happened(&action);
             if !acknowledged(self)? {
                 return Ok(());
             }
         }
     }
 
-    fn perform(&self, deed: &Deed, files: &mut Files, http: u16) -> Result<()> {
+    fn perform(&self, action: &Action, files: &mut Files, http: u16) -> Result<()> {
         let dir = self.dir();
-        match deed {
-            Deed::Create { name, bytes } => files.create(&format!("{dir}/{name}"), bytes),
-            Deed::Write { name, offset, bytes } => {
+        match action {
+            Action::Create { name, bytes } => files.create(&format!("{dir}/{name}"), bytes),
+            Action::Write { name, offset, bytes } => {
                 files.write(&format!("{dir}/{name}"), *offset as u64, bytes)
             }
-            Deed::Rename { from, to } => files.rename(&dir, from, to),
-            Deed::Remove { name } => files.remove(&dir, name),
-            Deed::Put { name, bytes } => {
+            Action::Rename { from, to } => files.rename(&dir, from, to),
+            Action::Remove { name } => files.remove(&dir, name),
+            Action::Put { name, bytes } => {
                 let mut raw = Raw::connect(http)?;
                 let head = format!(
                     "PUT /{dir}/{name} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
@@ -159,36 +164,36 @@ impl Story {
     }
 }
 
-impl Deed {
+impl Action {
     fn text(&self) -> String {
         match self {
-            Deed::Create { name, bytes } => format!("create {name} of {} bytes", bytes.len()),
-            Deed::Write { name, offset, bytes } => {
+            Action::Create { name, bytes } => format!("create {name} of {} bytes", bytes.len()),
+            Action::Write { name, offset, bytes } => {
                 format!("write {} bytes to {name} at {offset}", bytes.len())
             }
-            Deed::Rename { from, to } => format!("rename {from} to {to}"),
-            Deed::Remove { name } => format!("remove {name}"),
-            Deed::Put { name, bytes } => format!("put {name} of {} bytes", bytes.len()),
+            Action::Rename { from, to } => format!("rename {from} to {to}"),
+            Action::Remove { name } => format!("remove {name}"),
+            Action::Put { name, bytes } => format!("put {name} of {} bytes", bytes.len()),
         }
     }
 }
 
-fn apply(files: &mut Contents, deed: &Deed) {
-    match deed {
-        Deed::Create { name, bytes } | Deed::Put { name, bytes } => {
+fn apply(files: &mut Contents, action: &Action) {
+    match action {
+        Action::Create { name, bytes } | Action::Put { name, bytes } => {
             files.insert(name.clone(), bytes.clone());
         }
-        Deed::Write { name, offset, bytes } => {
+        Action::Write { name, offset, bytes } => {
             let old = files.get_mut(name).expect("it is one of these");
             let end = old.len().max(offset + bytes.len());
             old.resize(end, 0);
             old[*offset..offset + bytes.len()].copy_from_slice(bytes);
         }
-        Deed::Rename { from, to } => {
+        Action::Rename { from, to } => {
             let bytes = files.remove(from).expect("it is one of these");
             files.insert(to.clone(), bytes);
         }
-        Deed::Remove { name } => {
+        Action::Remove { name } => {
             files.remove(name);
         }
     }
@@ -277,14 +282,14 @@ mod tests {
         let mut story = Story::new(3);
         for _ in 0..200 {
             let before = story.clone();
-            let deed = story.next();
-            story.happened(&deed);
+            let action = story.next();
+            story.happened(&action);
             assert!(before.agrees(&before.files).is_ok());
-            assert!(before.agrees(&story.files).is_ok(), "{deed:?}");
+            assert!(before.agrees(&story.files).is_ok(), "{action:?}");
             let mut further = story.clone();
             further.happened(&story.next());
             if before.files != story.files && before.files != further.files {
-                assert!(story.agrees(&before.files).is_err(), "{deed:?} is lost");
+                assert!(story.agrees(&before.files).is_err(), "{action:?} is lost");
             }
         }
     }

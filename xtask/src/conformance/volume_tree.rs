@@ -19,7 +19,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     let dir = tree::linux()?;
     let file = sh::scratch("served")?.join("tree.volume");
     volume::create(&file, "4G")?;
-    let last = |said: String| said.lines().last().unwrap_or("").to_owned();
+    let last = |printed: String| printed.lines().last().unwrap_or("").to_owned();
     let copied = report.case("volume-tree/copy_in", || volume::copy_in(&dir, &file).map(last));
     ensure!(copied, "without the tree there is nothing to read");
     report.case("volume-tree/again", || volume::copy_in(&dir, &file).map(last));
@@ -34,10 +34,10 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     report.case("volume-tree/copy_out", || {
         let out = sh::empty("served/tree-back")?;
         std::fs::remove_dir(&out)?;
-        let said = volume::copy_out(&file, &out)?;
+        let printed = volume::copy_out(&file, &out)?;
         compare(&dir, &out)?;
         std::fs::remove_dir_all(&out)?;
-        Ok(last(said))
+        Ok(last(printed))
     });
     std::fs::remove_file(&file)?;
     Ok(())

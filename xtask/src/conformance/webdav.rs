@@ -41,10 +41,11 @@ fn volume(base: &Path) -> Result<PathBuf> {
 fn litmus(kind: Kind, served: &Path) -> Result<String> {
     let server = Server::start(kind, served, &["--http-write"])?;
     let mut litmus = sh::cmd("litmus", &["-k", &format!("http://127.0.0.1:{}/", server.http)]);
-    let said = sh::read(litmus.env("TESTS", LITMUS).current_dir(sh::empty("webdav-litmus")?))?;
-    let summaries: Vec<&str> = said.lines().filter(|line| line.contains("summary for")).collect();
+    let printed = sh::read(litmus.env("TESTS", LITMUS).current_dir(sh::empty("webdav-litmus")?))?;
+    let summaries: Vec<&str> =
+        printed.lines().filter(|line| line.contains("summary for")).collect();
     let whole = summaries.iter().all(|line| line.contains(" 0 failed"));
-    ensure!(summaries.len() == LITMUS.split(' ').count() && whole, "{}", sh::tail(&said, 3000));
+    ensure!(summaries.len() == LITMUS.split(' ').count() && whole, "{}", sh::tail(&printed, 3000));
     let passed = |line: &&str| line.split(": of ").nth(1)?.split(' ').next()?.parse::<u32>().ok();
     Ok(format!("{} tests", summaries.iter().filter_map(passed).sum::<u32>()))
 }
@@ -65,9 +66,9 @@ fn cadaver(kind: Kind, base: &Path) -> Result<String> {
     );
     child.stdin.take().context("its input")?.write_all(script.as_bytes())?;
     let output = child.wait_with_output()?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(output.status.success() && !said.contains("failed"), "{said}");
-    ensure!(said.contains("note = text"), "the property: {said}");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success() && !printed.contains("failed"), "{printed}");
+    ensure!(printed.contains("note = text"), "the property: {printed}");
     for name in ["one", "three"] {
         let copied = std::fs::read(dir.join("twin").join(name))?;
         ensure!(copied == vec![7; 300_000], "{name} has {} bytes", copied.len());

@@ -106,14 +106,14 @@ pub(super) fn go(dir: &Path, name: &str) -> Result<PathBuf> {
 
 fn go_command(root: &Path, args: &[&str]) -> Result<Command> {
     let go = sh::which("go").context("no go toolchain")?.display().to_string();
-    let said = sh::read(&mut sh::cmd(&go, &["env", "GOVERSION"]))?;
-    let minor = said.trim().strip_prefix("go1.").and_then(|rest| {
+    let printed = sh::read(&mut sh::cmd(&go, &["env", "GOVERSION"]))?;
+    let minor = printed.trim().strip_prefix("go1.").and_then(|rest| {
         rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u32>().ok()
     });
     ensure!(
         minor.is_none_or(|minor| minor >= GO_MINOR_MIN),
         "{} cannot build for WASI: Go 1.{GO_MINOR_MIN} can; put a newer one into PATH",
-        said.trim()
+        printed.trim()
     );
     let mut command = sh::cmd(&go, args);
     command.env("GOOS", "wasip1").env("GOARCH", "wasm").env("GOTOOLCHAIN", "local");
@@ -145,8 +145,8 @@ pub(super) fn sqlite(version: &str) -> Result<PathBuf> {
     std::fs::write(dir.join("Cargo.toml"), manifest)?;
     std::fs::write(dir.join("lib.rs"), "")?;
     let mut cargo = sh::cargo(&["metadata", "--format-version", "1"]);
-    let said: serde_json::Value = serde_json::from_str(&sh::read(cargo.current_dir(&dir))?)?;
-    let mut packages = said["packages"].as_array().into_iter().flatten();
+    let printed: serde_json::Value = serde_json::from_str(&sh::read(cargo.current_dir(&dir))?)?;
+    let mut packages = printed["packages"].as_array().into_iter().flatten();
     let package = packages.find(|package| package["name"] == "libsqlite3-sys");
     let manifest = package.and_then(|package| package["manifest_path"].as_str());
     let manifest = Path::new(manifest.context("cargo does not say where libsqlite3-sys is")?);

@@ -20,8 +20,8 @@ pub(super) fn expensive(server: &Server, ground: &Ground) -> Result<String> {
     let mut peak = Peak::default();
     for (name, module, reason) in bombs::bombs() {
         let report = run(server, ground, name, &module, &mut peak)?;
-        let said = report["reason"].as_str().unwrap_or_default();
-        ensure!(report["end"] == "refused" && said.contains(reason), "{name}: {report}");
+        let printed = report["reason"].as_str().unwrap_or_default();
+        ensure!(report["end"] == "refused" && printed.contains(reason), "{name}: {report}");
     }
     let report = run(server, ground, "slow", &bombs::slow(), &mut peak)?;
     let end = match report["end"].as_str() {
@@ -65,17 +65,17 @@ fn run(
     peak: &mut Peak,
 ) -> Result<Value> {
     let dir = ground.scratch(name)?;
-    let (file, said) = (dir.join("bomb.wasm"), dir.join("said"));
+    let (file, printed) = (dir.join("bomb.wasm"), dir.join("said"));
     std::fs::write(&file, module)?;
     let mut command = Command::new(binary());
     command.args(["run", &format!("127.0.0.1:{}", server.ninep), "--json"]).arg(&file);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&said)?);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(&printed)?);
     let (mut child, begun) = (command.spawn()?, Instant::now());
     while child.try_wait()?.is_none() {
         peak.look(server).with_context(|| name.to_owned())?;
         ensure!(begun.elapsed() < TIMEOUT, "{name}: no end within {TIMEOUT:?}");
         std::thread::sleep(Duration::from_millis(5));
     }
-    let said = std::fs::read_to_string(said)?;
-    super::run::report(&said).with_context(|| name.to_owned())
+    let printed = std::fs::read_to_string(printed)?;
+    super::run::report(&printed).with_context(|| name.to_owned())
 }

@@ -102,7 +102,7 @@ impl<'a> Runs<'a> {
         let mut ran = ran.lock().expect("no run panics");
         match outcome {
             Ok(None) => ran.left += 1,
-            Ok(Some((end, said))) if end.is(&case.served, &said) => match by_http {
+            Ok(Some((end, printed))) if end.is(&case.served, &printed) => match by_http {
                 true => ran.http += 1,
                 false => ran.ninep += 1,
             },
@@ -184,8 +184,8 @@ fn ended(command: &mut Command) -> Result<Option<(End, String)>> {
     }
     let (_, body) = head.split_once("\r\n\r\n").context("an answer without end of its head")?;
     let trailers = body.rfind("Upcall-End: ").context("an answer without trailers")?;
-    let said = body[..trailers].trim_end_matches("\r\n").to_owned();
-    Ok(Some((reported(&body[trailers..])?, said)))
+    let printed = body[..trailers].trim_end_matches("\r\n").to_owned();
+    Ok(Some((reported(&body[trailers..])?, printed)))
 }
 
 /// Parses the end of a run from the report at the end of a text.

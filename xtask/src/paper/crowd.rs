@@ -141,8 +141,8 @@ impl Crowd {
         let mut events = Vec::with_capacity(1024);
         while busy > 0 {
             events.clear();
-            let patience = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
-            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience))?;
+            let timeout = rustix::event::Timespec { tv_sec: 60, tv_nsec: 0 };
+            epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&timeout))?;
             ensure!(!events.is_empty(), "nothing was answered for a minute");
             for event in &events {
                 let member = &mut self.members[event.data.u64() as usize];

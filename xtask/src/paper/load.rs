@@ -110,9 +110,9 @@ impl Lab {
 
     /// Runs `upcall load` and records the share lost by the spin loop.
     fn load(&mut self, words: &[&str]) -> Result<Value> {
-        let said = instrument::run(words, None)?;
-        self.bare.extend(Some(ours::bare(&said)).filter(|share| !share.is_nan()));
-        Ok(said)
+        let printed = instrument::run(words, None)?;
+        self.bare.extend(Some(ours::bare(&printed)).filter(|share| !share.is_nan()));
+        Ok(printed)
     }
 
     /// Prints progress.
@@ -129,8 +129,8 @@ impl Lab {
     }
 
     /// Adds a quotation of the paper, with its source.
-    fn quote(&mut self, said: &str, from: &str) {
-        self.text += &format!("\nThe paper, of its own ({from}): “{said}”\n");
+    fn quote(&mut self, printed: &str, from: &str) {
+        self.text += &format!("\nThe paper, of its own ({from}): “{printed}”\n");
     }
 
     fn figure(&mut self, name: &str, figure: &Figure<'_>) -> Result<()> {

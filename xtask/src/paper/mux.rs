@@ -109,7 +109,7 @@ impl Page {
              The suite is twelve messages, one of each type that 9P2000.L has for those of the \
              thesis (all but auth and flush): version, attach, walk, getattr, lopen, read of \
              1,000 bytes, clunk; walk, lcreate, write of 1,000 bytes, setattr, remove. Each \
-             client has one message under way. Each server is \
+             client has one message in flight. Each server is \
              a process. Mux and servers share processor 0, all clients are one \
              thread on processor 1. Latency is of one message, microseconds; memory is the \
              mux's resident memory.\n",
@@ -162,7 +162,7 @@ impl Page {
             self.costs("the suite, µs a message", clients, &rounds, &|own, other| other - own);
         }
         let rounds = in_turn(&servers, &|server, place| reads(server, place, points.time))?;
-        let work = "reads of 4 KiB a second, 32 under way";
+        let work = "reads of 4 KiB a second, 32 in flight";
         self.costs(work, 1, &rounds, &|own, other| other / own);
         Ok(())
     }

@@ -133,8 +133,8 @@ impl Page {
     }
 
     /// Adds a claim of the paper, whether ours agrees, and if not, why.
-    fn claim(&mut self, says: &str, ours: &str, agrees: bool, why_not: &str) {
-        self.verdict(says, ours, if agrees { "the same here" } else { "not so here" });
+    fn claim(&mut self, shows: &str, ours: &str, agrees: bool, why_not: &str) {
+        self.verdict(shows, ours, if agrees { "the same here" } else { "not so here" });
         self.why(agrees, why_not);
     }
 
@@ -149,8 +149,8 @@ impl Page {
         self.why(comparison != Comparison::Longer, why_not);
     }
 
-    fn verdict(&mut self, says: &str, ours: &str, word: &str) {
-        let _ = write!(self.text, "- {says}: **{word}**: {ours}.");
+    fn verdict(&mut self, shows: &str, ours: &str, word: &str) {
+        let _ = write!(self.text, "- {shows}: **{word}**: {ours}.");
     }
 
     fn why(&mut self, is_so: bool, why_not: &str) {

@@ -10,7 +10,7 @@ type Try = fn(&Client) -> Result<(), Error>;
 
 /// Replaces replies as `lie` says; the operation must fail with a protocol error containing
 /// `expected`.
-fn told(
+fn reported(
     lie: impl Fn(u16, &Tmessage<'_>) -> Option<Vec<u8>> + Send + Sync + 'static,
     attempt: Try,
     expected: &str,
@@ -40,12 +40,12 @@ fn a_tag_that_nothing_was_asked_with() {
         let other = say(tag.wrapping_add(77), &Rmessage::Clunk {});
         matches!(message, Tmessage::Getattr { .. }).then_some(other)
     };
-    told(lie, LOOK, "unused tag");
+    reported(lie, LOOK, "unused tag");
     let twice = |tag: u16, message: &Tmessage<'_>| {
         let reply = say(tag, &Rmessage::Lopen { qid: Qid::default(), iounit: 0 });
         matches!(message, Tmessage::Lopen { .. }).then(|| [reply.clone(), reply].concat())
     };
-    told(twice, READ, "");
+    reported(twice, READ, "");
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_reply_of_another_type() {
     let lie = |tag: u16, message: &Tmessage<'_>| {
         matches!(message, Tmessage::Getattr { .. }).then(|| say(tag, &Rmessage::Clunk {}))
     };
-    told(lie, LOOK, "a reply of type 121, where 25 is due");
+    reported(lie, LOOK, "a reply of type 121, where 25 is due");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn sizes_that_no_message_has() {
             reply[..4].copy_from_slice(&size.to_le_bytes());
             matches!(message, Tmessage::Getattr { .. }).then_some(reply)
         };
-        told(lie, LOOK, &format!("a message of {size} bytes"));
+        reported(lie, LOOK, &format!("a message of {size} bytes"));
     }
 }
 
@@ -77,23 +77,23 @@ fn more_data_than_was_asked_for_or_another_count() {
         }
         _ => None,
     };
-    told(more, READ, "in reply to a");
+    reported(more, READ, "in reply to a");
     let count = |tag: u16, message: &Tmessage<'_>| {
         let mut reply = say(tag, &Rmessage::Read { data: Data(b"abc") });
         reply[7] = 200;
         matches!(message, Tmessage::Read { .. }).then_some(reply)
     };
-    told(count, READ, "contradicts");
+    reported(count, READ, "contradicts");
 }
 
 #[test]
 fn more_or_less_written_than_can_be() {
-    for (wrong, said) in [(1001, "1001 bytes written"), (0, "writes nothing")] {
+    for (wrong, reason) in [(1001, "1001 bytes written"), (0, "writes nothing")] {
         let lie = move |tag: u16, message: &Tmessage<'_>| {
             let reply = say(tag, &Rmessage::Write { count: wrong });
             matches!(message, Tmessage::Write { .. }).then_some(reply)
         };
-        told(lie, WRITE, said);
+        reported(lie, WRITE, reason);
     }
 }
 
@@ -103,7 +103,7 @@ fn a_walk_that_goes_further_than_it_was_sent() {
         let qids = [Qid::default(); 5].into_iter().collect();
         matches!(message, Tmessage::Walk { .. }).then(|| say(tag, &Rmessage::Walk { qids }))
     };
-    told(lie, LOOK, "a walk of 5 names");
+    reported(lie, LOOK, "a walk of 5 names");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn names_that_lead_elsewhere() {
             put_dirent(Qid::default(), 1, 8, name, &mut data);
             matches!(message, Tmessage::Readdir { .. }).then(|| entries(tag, &data))
         };
-        told(lie, LIST, "an entry has the name");
+        reported(lie, LIST, "an entry has the name");
     }
 }
 
@@ -125,12 +125,12 @@ fn directories_that_never_end() {
         put_dirent(Qid::default(), 7, 8, b"again", &mut data);
         matches!(message, Tmessage::Readdir { .. }).then(|| entries(tag, &data))
     };
-    told(lie, LIST, "goes round in circles");
+    reported(lie, LIST, "goes round in circles");
 }
 
 #[test]
 fn versions_that_nobody_asked_for() {
-    for (msize, version, said) in [
+    for (msize, version, reason) in [
         (u32::MAX, &b"9P2000.L"[..], "message size of 4294967295 bytes"),
         (1, b"9P2000.L", "message size of 1 bytes"),
         (8192, b"9P3000", "9P3000"),
@@ -139,7 +139,7 @@ fn versions_that_nobody_asked_for() {
             let reply = say(tag, &Rmessage::Version { msize, version });
             matches!(message, Tmessage::Version { .. }).then_some(reply)
         };
-        told(lie, LOOK, said);
+        reported(lie, LOOK, reason);
     }
 }
 

@@ -112,7 +112,7 @@ fn a_server_that_goes_away_is_an_error_of_whatever_waits() {
 }
 
 #[test]
-fn nobody_at_the_address_is_said_with_the_address() {
+fn nobody_at_the_address_is_reported_with_the_address() {
     let error = connect(&"127.0.0.1:1".parse().unwrap()).unwrap_err();
     assert!(error.to_string().starts_with("cannot reach 127.0.0.1:1: "), "{error}");
 }

@@ -21,13 +21,13 @@ pub(crate) fn serve(mut make: impl FnMut() -> Script + Send + 'static) -> Addres
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             // A client that disconnects is not an error.
-            let _ = talk(stream.unwrap(), &mut make());
+            let _ = exchange(stream.unwrap(), &mut make());
         }
     });
     Address::Tcp { host: "127.0.0.1".to_string(), port }
 }
 
-fn talk(mut stream: TcpStream, script: &mut Script) -> std::io::Result<()> {
+fn exchange(mut stream: TcpStream, script: &mut Script) -> std::io::Result<()> {
     loop {
         let mut size = [0; 4];
         stream.read_exact(&mut size)?;
@@ -35,11 +35,11 @@ fn talk(mut stream: TcpStream, script: &mut Script) -> std::io::Result<()> {
         message.resize(u32::from_le_bytes(size) as usize, 0);
         stream.read_exact(&mut message[4..])?;
         let (tag, message) = Tmessage::decode(&message).expect("a client that is right");
-        let said = script(tag, &message);
-        if said == HANG_UP {
+        let reason = script(tag, &message);
+        if reason == HANG_UP {
             return Ok(());
         }
-        stream.write_all(&said)?;
+        stream.write_all(&reason)?;
     }
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn except(
 ) -> Script {
     let mut truth = honest();
     Box::new(move |tag, message| match lie(tag, message) {
-        Some(said) => said,
+        Some(reason) => reason,
         None => truth(tag, message),
     })
 }

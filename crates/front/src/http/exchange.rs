@@ -240,7 +240,7 @@ impl Context<'_> {
 
     /// Sends bytes to the client.
     pub(super) fn say(&mut self, bytes: Buf) {
-        assert!(!bytes.is_empty(), "who says something has words");
+        assert!(!bytes.is_empty(), "a reply has text");
         self.session.unsent += bytes.len();
         self.session.access.add_sent(bytes.len());
         self.out.push(Output::Send(bytes));
@@ -289,10 +289,10 @@ impl Context<'_> {
     }
 
     /// Closes the connection, and waits for this many replies to discard.
-    pub(super) fn hang_up_after(&mut self, asked: usize, reason: &'static str) -> State {
-        (self.session.asked, self.session.input) = (0, Buf::default());
+    pub(super) fn hang_up_after(&mut self, outstanding: usize, reason: &'static str) -> State {
+        (self.session.outstanding, self.session.input) = (0, Buf::default());
         self.out.push(Output::Hangup(reason));
-        State::Closing { asked }
+        State::Closing { outstanding }
     }
 
     /// Returns the wall-clock time.

@@ -68,7 +68,7 @@ impl Fetch {
     fn fetch(mut self: Box<Self>, cx: &mut Context, read_max: u32) -> State {
         let path = self.request.target.path.clone();
         self.reads = read_max > 0;
-        cx.session.asked = read_max as usize;
+        cx.session.requested = read_max as usize;
         cx.ask(Ask::Fetch { root: None, path, read_max, headroom: HEADROOM });
         self.stay()
     }
@@ -196,7 +196,7 @@ fn known_file(
     data: Buf,
     open: Option<OpenId>,
 ) -> State {
-    assert!(data.len() as u64 <= stat.size, "what was read is of the file");
+    assert!(data.len() as u64 <= stat.size, "bytes read are of the file");
     let ranges = request.ranges.as_ref().filter(|_| {
         request.method == Method::Get
             && request.conditions.range_applies(&etag(stat), stat.modified)

@@ -225,7 +225,7 @@ impl Listen {
         let Some(end) = memchr::memrchr(b'\n', &self.lines) else { return };
         let rest = self.lines.split_off(end + 1);
         let lines = std::mem::replace(&mut self.lines, rest);
-        assert!(lines.ends_with(b"\n"), "what is told is whole lines");
+        assert!(lines.ends_with(b"\n"), "lines are reported whole");
         let mut events = Vec::with_capacity(lines.len() + lines.len() / 4);
         for line in lines.split_inclusive(|byte| *byte == b'\n') {
             // An empty line is a heartbeat, for proxies and to find out that the client is gone.

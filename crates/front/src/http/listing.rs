@@ -50,7 +50,7 @@ pub(super) struct Listing {
     /// Whether the directory has no more entries.
     ended: bool,
     /// Number of entries sent; the head is sent with the first.
-    said: Option<usize>,
+    rows_sent: Option<usize>,
     asking: bool,
 }
 
@@ -90,7 +90,7 @@ impl Listing {
             rows: VecDeque::new(),
             gathered: 0,
             ended: false,
-            said: None,
+            rows_sent: None,
             asking: false,
         };
         Box::new(listing).sent(cx)
@@ -115,7 +115,7 @@ impl Listing {
 
     /// Generates a row of the resolved symbolic link, and those up to the next one.
     fn follow(&mut self, is_directory: bool) {
-        let entry = self.read.pop_front().expect("its target was asked for");
+        let entry = self.read.pop_front().expect("its target was requested");
         self.links = self.links.saturating_sub(1);
         self.link_until = Instant(u64::MAX);
         self.rows.push_back(Row { entry, is_directory });
@@ -125,7 +125,7 @@ impl Listing {
     /// Returns whether rows can be sent: the first ones are sorted before.
     fn is_ready(&self, gathered_max: usize) -> bool {
         let is_sortable = self.read.is_empty() && (self.ended || self.gathered >= gathered_max);
-        self.said.is_some() || is_sortable
+        self.rows_sent.is_some() || is_sortable
     }
 
     fn sort(&mut self) {
@@ -150,10 +150,10 @@ impl Listing {
         while text.len() < end
             && let Some(row) = self.rows.pop_front()
         {
-            assert!(weight(&row.entry) <= self.gathered, "what is gathered is counted");
+            assert!(weight(&row.entry) <= self.gathered, "gathered bytes are counted");
             self.gathered -= weight(&row.entry);
-            let first = self.said == Some(0);
-            self.said = self.said.map(|count| count + 1);
+            let first = self.rows_sent == Some(0);
+            self.rows_sent = self.rows_sent.map(|count| count + 1);
             match self.json {
                 true => json_row(&row, first, text),
                 false => page::row(&row.entry, row.slash(), text),
@@ -227,7 +227,7 @@ impl Exchange for Listing {
         _call: CallId,
         reply: Result<Reply, Error>,
     ) -> State {
-        assert!(self.asking, "entries were asked for");
+        assert!(self.asking, "entries were requested");
         self.asking = false;
         match reply {
             Ok(Reply::Entries(entries)) => {
@@ -239,7 +239,7 @@ impl Exchange for Listing {
                 self.follow(stat.kind == Kind::Directory);
             }
             Err(_) if !self.read.is_empty() => self.follow(false),
-            Err(error) if self.said.is_none() => {
+            Err(error) if self.rows_sent.is_none() => {
                 cx.close(self.open);
                 return cx.fail(super::answer::status(error));
             }
@@ -248,7 +248,7 @@ impl Exchange for Listing {
                 return cx.hang_up("the directory could not be read to its end");
             }
         }
-        if self.said.is_none() && self.is_ready(cx.at_most(SORT_BYTES)) {
+        if self.rows_sent.is_none() && self.is_ready(cx.at_most(SORT_BYTES)) {
             self.sort();
         }
         self.sent(cx)
@@ -317,12 +317,12 @@ impl Listing {
             return cx.ask(Ask::Fetch { root: None, path, read_max: 0, headroom: 0 });
         }
         let (open, cookie) = (self.open, self.cookie);
-        cx.session.asked = PAGE as usize;
+        cx.session.outstanding = PAGE as usize;
         cx.ask(Ask::List { open, cookie, bytes_max: PAGE, detail: Detail::Stat });
     }
 
     fn end(&mut self, cx: &mut Context) -> State {
-        if self.said.is_none() {
+        if self.rows_sent.is_none() {
             self.send_entries(cx);
         }
         let mut end = Vec::new();
@@ -336,7 +336,7 @@ impl Listing {
     /// Sends some rows, with the head and the opening in front of the first ones.
     fn send_entries(&mut self, cx: &mut Context) {
         let (mut bytes, mut text) = (Vec::new(), Vec::new());
-        if self.said.is_none() {
+        if self.rows_sent.is_none() {
             let head = self.head(cx);
             bytes = cx.end(head);
             text = self.opening(cx.session.export.web.write);
@@ -347,7 +347,7 @@ impl Listing {
     }
 
     fn head(&mut self, cx: &mut Context) -> Head {
-        self.said = Some(0);
+        self.rows_sent = Some(0);
         let kind = if self.json { "application/json" } else { "text/html; charset=utf-8" };
         let policy = if self.json { "default-src 'none'" } else { page::policy() };
         let head = safe(Head::new(200).field("Content-Type", kind))

@@ -60,10 +60,10 @@ pub(super) struct Operate {
     body: Vec<u8>,
     left: Remaining,
     /// Number of expected responses, and number of responses received.
-    asked: usize,
-    heard: usize,
+    expected: usize,
+    counted: usize,
     /// Gathered responses.
-    said: Vec<u8>,
+    replies: Vec<u8>,
     scan: Scan,
     /// Whether the head was sent, so that responses are streamed.
     streams: bool,
@@ -144,7 +144,7 @@ impl Exchange for Operate {
                 self.written(cx, open, reply, first)
             }
             (Step::Asking { first, .. }, reply) => {
-                assert!(first.is_none(), "one read is under way");
+                assert!(first.is_none(), "one read is in flight");
                 *first = Some(reply);
                 self.stay()
             }
@@ -154,7 +154,7 @@ impl Exchange for Operate {
             }
             (Step::Reading(open, _), Ok(Reply::Data(data))) if !data.is_empty() => {
                 self.step = Step::Reading(*open, false);
-                self.heard(cx, &data)
+                self.counted(cx, &data)
             }
             (Step::Reading(open, _), reply) => {
                 cx.close(*open);
@@ -185,7 +185,7 @@ impl Exchange for Operate {
                 Ok(data) => data,
                 Err(refusal) => return cx.refuse(refusal),
             };
-            assert!(cx.session.input.len() <= before, "what is taken is gone");
+            assert!(cx.session.input.len() <= before, "taken entries are gone");
             self.body.extend_from_slice(&data);
             if self.body.len() > BODY_MAX {
                 return cx.refuse(refusal(413, "post less at once: at most 8 MiB"));
@@ -292,7 +292,7 @@ impl Exchange for Operate {
             | Step::Failing(..)
             | Step::Reading(..) => 0,
         };
-        self.body.capacity() + waiting + self.said.capacity() + self.scan.tail.capacity()
+        self.body.capacity() + waiting + self.replies.capacity() + self.scan.tail.capacity()
     }
 }
 
@@ -330,9 +330,9 @@ impl Operate {
             token,
             body: Vec::new(),
             left: Remaining::of(request.body),
-            asked: 0,
-            heard: 0,
-            said: Vec::new(),
+            expected: 0,
+            counted: 0,
+            replies: Vec::new(),
             scan: Scan::default(),
             streams: false,
         };
@@ -343,7 +343,7 @@ impl Operate {
     fn cut(mut self: Box<Self>, cx: &mut Context) -> State {
         let Step::Cutting(lines) = &mut self.step else { unreachable!("it is not being cut") };
         let ended = lines.cut(&self.body);
-        let (count, asked) = (lines.count, lines.answered);
+        let (count, expected) = (lines.count, lines.answered);
         match ended {
             Ok(true) if count > 0 => {}
             Ok(false) => return self.stay(),
@@ -353,11 +353,11 @@ impl Operate {
                 return cx.fail(refusal(400, reason));
             }
         }
-        if asked == 0 {
+        if expected == 0 {
             return cx.fail(refusal(400, "post an operation behind the token"));
         }
-        assert!(self.asked == 0 && self.heard == 0, "it is asked once");
-        (self.body, self.asked) = (std::mem::take(&mut lines.all), asked);
+        assert!(self.expected == 0 && self.counted == 0, "it is requested once");
+        (self.body, self.expected) = (std::mem::take(&mut lines.all), expected);
         match cx.session.kept.take() {
             Some(Kept { service, open }) if service == self.service => self.write(cx, open),
             other => {
@@ -380,7 +380,7 @@ impl Operate {
     }
 
     fn write(mut self: Box<Self>, cx: &mut Context, open: OpenId) -> State {
-        assert!(!self.body.is_empty() && self.asked > 0, "something is asked");
+        assert!(!self.body.is_empty() && self.expected > 0, "something is requested");
         let data = Buf::from(std::mem::take(&mut self.body));
         let size = data.len();
         cx.ask_as(FEED, Ask::Write { open, offset: 0, data });
@@ -417,15 +417,15 @@ impl Operate {
     }
 
     /// Gathers responses, or streams them.
-    fn heard(mut self: Box<Self>, cx: &mut Context, data: &[u8]) -> State {
+    fn counted(mut self: Box<Self>, cx: &mut Context, data: &[u8]) -> State {
         assert!(!data.is_empty(), "no bytes are the end");
         assert!(matches!(self.step, Step::Reading(_, false)), "the read has ended");
-        self.heard += memchr::memchr_iter(b'\n', data).count();
+        self.counted += memchr::memchr_iter(b'\n', data).count();
         self.scan.feed(data);
         self.see(cx);
-        self.said.extend_from_slice(data);
-        let ends = self.heard >= self.asked;
-        if !ends && !self.streams && self.said.len() <= cx.at_most(GATHERED_MAX) {
+        self.replies.extend_from_slice(data);
+        let ends = self.counted >= self.expected;
+        if !ends && !self.streams && self.replies.len() <= cx.at_most(GATHERED_MAX) {
             return self.sent(cx);
         }
         if self.streams || !ends {
@@ -461,8 +461,8 @@ impl Operate {
             let head = cx.stream(head);
             cx.send_head(head, b"");
         }
-        let said = frame(Buf::from(std::mem::take(&mut self.said)), chunked);
-        cx.say(said);
+        let replies = frame(Buf::from(std::mem::take(&mut self.replies)), chunked);
+        cx.say(replies);
     }
 
     /// Records the token that the client sees.
@@ -477,18 +477,18 @@ impl Operate {
     /// Sends the responses. The error of a single operation determines the status, too.
     fn respond(&self, cx: &mut Context) {
         assert!(!self.streams, "a head is said once");
-        assert!(self.heard >= self.asked, "all answers have come");
-        let failed = self.said.starts_with(b"{\"error\"") && self.asked == 1;
+        assert!(self.counted >= self.expected, "all answers have come");
+        let failed = self.replies.starts_with(b"{\"error\"") && self.expected == 1;
         let code = match failed {
             false => 200,
-            true if BAD.iter().any(|reason| has_reason(&self.said, reason)) => 400,
+            true if BAD.iter().any(|reason| has_reason(&self.replies, reason)) => 400,
             true => 503,
         };
-        let kind = if self.asked == 1 { "application/json" } else { "application/x-ndjson" };
+        let kind = if self.expected == 1 { "application/json" } else { "application/x-ndjson" };
         let mut head = Head::new(code)
             .field("Content-Type", kind)
             .field("Cache-Control", "no-store")
-            .field("Content-Length", self.said.len());
+            .field("Content-Length", self.replies.len());
         let token = self.scan.token.as_deref();
         // A session that has seen a lost operation is over.
         if token.is_some() || self.scan.lost {
@@ -498,7 +498,7 @@ impl Operate {
             let cookie = format!("{COOKIE}{service}={token}; Path=/services/{service}{age}");
             head = head.field("Set-Cookie", format_args!("{cookie}; SameSite=Strict; HttpOnly"));
         }
-        cx.send_head(head, &self.said);
+        cx.send_head(head, &self.replies);
     }
 }
 
@@ -510,8 +510,8 @@ const LOST: &str = "lost";
 
 /// Returns whether a response has this reason. Inside of a text the quotation marks would be
 /// escaped.
-fn has_reason(said: &[u8], reason: &str) -> bool {
-    memchr::memmem::find(said, format!("\"reason\":\"{reason}\"").as_bytes()).is_some()
+fn has_reason(replies: &[u8], reason: &str) -> bool {
+    memchr::memmem::find(replies, format!("\"reason\":\"{reason}\"").as_bytes()).is_some()
 }
 
 /// Body split into lines incrementally, behind other lines; a JSON object may span several.
@@ -575,10 +575,10 @@ impl Lines {
 }
 
 /// Returns the token of the last response. All of its characters are valid in a cookie.
-fn last_token(said: &[u8]) -> Option<&str> {
-    let last = memchr::memmem::find_iter(said, b"\"token\":\"").last();
+fn last_token(replies: &[u8]) -> Option<&str> {
+    let last = memchr::memmem::find_iter(replies, b"\"token\":\"").last();
     let at = last? + b"\"token\":\"".len();
-    let token = said[at..].split(|byte| *byte == b'"').next()?;
+    let token = replies[at..].split(|byte| *byte == b'"').next()?;
     str::from_utf8(token).ok()
 }
 
@@ -632,8 +632,8 @@ mod tests {
 
     #[test]
     fn tokens_travel_in_cookies() {
-        let said = b"{\"token\":\"a\"}\n{\"token\":\"7-1:2.3:4\"}\n{\"error\":\"x\"}\n";
-        assert_eq!(last_token(said), Some("7-1:2.3:4"));
+        let replies = b"{\"token\":\"a\"}\n{\"token\":\"7-1:2.3:4\"}\n{\"error\":\"x\"}\n";
+        assert_eq!(last_token(replies), Some("7-1:2.3:4"));
         let hits = Name::new(b"hits").expect("a name");
         let cookies = "x=y; upcall-hits2=3; upcall-hits=7-1:2.3:4; z";
         assert_eq!(token_in(cookies, &hits).as_deref(), Some("7-1:2.3:4"));

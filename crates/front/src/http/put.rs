@@ -58,9 +58,9 @@ enum Step {
     /// Waiting for its dead properties (RFC 4918 §9.7.1: they stay).
     Reading(NodeId, NodeId, Stat),
     /// Waiting for an unnamed file.
-    CreatingUnnamed(Place),
+    CreatingUnnamed(Target),
     /// Waiting for a file with a temporary name.
-    Creating { place: Place, temporary: Name, attempt: u32 },
+    Creating { place: Target, temporary: Name, attempt: u32 },
     /// Waiting for the dead properties to be set.
     SettingProperties(File),
     /// Waiting for more of the body, until the given time.
@@ -83,7 +83,7 @@ enum Step {
 
 /// Directory of the new file, and the existing file.
 #[derive(Debug)]
-struct Place {
+struct Target {
     dir: NodeId,
     present: Option<Stat>,
     /// Its dead properties.
@@ -93,7 +93,7 @@ struct Place {
 /// The file being written.
 #[derive(Debug)]
 struct File {
-    place: Place,
+    place: Target,
     node: NodeId,
     open: OpenId,
     temporary: Option<Name>,
@@ -214,8 +214,8 @@ impl Exchange for Put {
                 return 1;
             }
             Step::Looking(dir)
-            | Step::CreatingUnnamed(Place { dir, .. })
-            | Step::Creating { place: Place { dir, .. }, .. } => {
+            | Step::CreatingUnnamed(Target { dir, .. })
+            | Step::Creating { place: Target { dir, .. }, .. } => {
                 cx.release(dir);
                 return cx.cancel(CALL, true);
             }
@@ -275,9 +275,9 @@ impl Exchange for Put {
         HANDLES
     }
 
-    fn check(&self, asked: usize) {
+    fn check(&self, requested: usize) {
         let writing = if let Step::Writing(_, count) = self.step { count } else { 0 };
-        assert_eq!(asked, writing, "what is written is counted");
+        assert_eq!(requested, writing, "bytes written are counted");
     }
 }
 
@@ -357,14 +357,14 @@ impl Put {
             cx.release(dir);
             return cx.refuse(refusal);
         }
-        let place = Place { dir, present: present.unwrap_or_default(), properties };
+        let place = Target { dir, present: present.unwrap_or_default(), properties };
         let access = Access { write: true, ..Access::default() };
         let (name, mode) = (self.file_name(), place.mode());
         cx.ask(Ask::CreateUnnamed { dir, name, access, mode });
         self.at(Step::CreatingUnnamed(place))
     }
 
-    fn new_file(&self, place: Place, node: NodeId, open: OpenId, temporary: Option<Name>) -> File {
+    fn new_file(&self, place: Target, node: NodeId, open: OpenId, temporary: Option<Name>) -> File {
         let hash = self.request.digest.map(|_| Sha256::new());
         File { place, node, open, temporary, written: 0, hash }
     }
@@ -385,7 +385,7 @@ impl Put {
         self.fill(cx, file)
     }
 
-    fn create(self: Box<Self>, cx: &mut Context, place: Place, attempt: u32) -> State {
+    fn create(self: Box<Self>, cx: &mut Context, place: Target, attempt: u32) -> State {
         assert!(attempt <= ATTEMPTS_MAX, "it is not tried for ever");
         let mut temporary = next_temporary(cx.session);
         if temporary == self.file_name() {
@@ -429,7 +429,7 @@ impl Put {
         if !data.is_empty() {
             let count = data.len();
             assert!(offset.checked_add(count as u64).is_some(), "no body is that long");
-            cx.session.asked = count;
+            cx.session.outstanding = count;
             cx.ask(Ask::Write { open, offset, data });
             return self.at(Step::Writing(file, count));
         }
@@ -475,7 +475,7 @@ impl Put {
                 cx.close(file.open);
                 cx.release(file.node);
                 cx.ask(Ask::Sync { open, data_only: false });
-                let Place { dir, present, .. } = file.place;
+                let Target { dir, present, .. } = file.place;
                 let (replaces, tag) = (present.is_some(), etag(&stat));
                 self.at(Step::SyncingDir { dir, open, replaces, tag })
             }
@@ -518,8 +518,8 @@ impl Put {
                 cx.close(open);
                 return self.remove(cx, file, status(error));
             }
-            Step::CreatingUnnamed(Place { dir, .. })
-            | Step::Creating { place: Place { dir, .. }, .. } => {
+            Step::CreatingUnnamed(Target { dir, .. })
+            | Step::Creating { place: Target { dir, .. }, .. } => {
                 cx.release(dir);
                 status(error)
             }
@@ -592,7 +592,7 @@ fn release_dir(cx: &mut Context, dir: NodeId, open: OpenId) {
     cx.release(dir);
 }
 
-impl Place {
+impl Target {
     /// Returns the permissions of the new file: those of the file that it replaces.
     fn mode(&self) -> u32 {
         self.present.as_ref().map_or(MODE, |stat| stat.mode) & 0o777

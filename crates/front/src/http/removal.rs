@@ -91,7 +91,7 @@ impl Removal {
         let step = std::mem::replace(&mut self.step, Step::Opening);
         match (step, reply) {
             (Step::Removing(..), Ok(_)) => self.go_on(cx),
-            // Somebody else has removed it; of the first one the caller is told.
+            // Somebody else has removed it; the caller learns of the first one only.
             (Step::Removing(..), Err(Error::NotFound)) if !self.levels.is_empty() => self.go_on(cx),
             (Step::Removing(name, false), Err(Error::NotEmpty | Error::Exists))
                 if self.is_deep && self.levels.len() < DEPTH_MAX && self.may_hold(cx) =>
@@ -114,7 +114,7 @@ impl Removal {
             }
             (Step::Opening, Ok(Reply::Opened(open, _))) => {
                 let cookie = self.innermost().cookie;
-                cx.session.asked = PAGE as usize;
+                cx.session.outstanding = PAGE as usize;
                 cx.ask(Ask::List { open, cookie, bytes_max: PAGE, detail: Detail::Name });
                 self.step = Step::Listing(open);
                 None

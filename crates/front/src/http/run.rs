@@ -61,7 +61,7 @@ pub(super) struct Run {
     /// Whether all of the body was written.
     fed: bool,
     /// Output that is not decoded yet.
-    said: Vec<u8>,
+    output: Vec<u8>,
     complaint: Vec<u8>,
     /// Whether the head of the response was sent.
     headed: bool,
@@ -95,7 +95,7 @@ impl Exchange for Run {
     ) -> State {
         if let Step::Talking { reads, writes, .. } = self.step {
             let waits = if call == FEED { writes } else { reads };
-            assert!(waits, "only what was asked for is answered");
+            assert!(waits, "only what was requested is answered");
         }
         match (mem::replace(&mut self.step, Step::Looking), reply) {
             (Step::Looking, reply) => self.looked(cx, reply),
@@ -132,8 +132,8 @@ impl Exchange for Run {
             }
             (Step::Talking { open, writes, .. }, Ok(Reply::Data(data))) if !data.is_empty() => {
                 self.step = Step::Talking { open, reads: false, writes };
-                self.said.extend_from_slice(&data);
-                self.heard(cx)
+                self.output.extend_from_slice(&data);
+                self.arrived(cx)
             }
             (Step::Talking { open, writes, .. }, _) => {
                 self.step = Step::Talking { open, reads: false, writes };
@@ -156,7 +156,7 @@ impl Exchange for Run {
         }
         if !reads && cx.session.unsent <= AHEAD {
             reads = true;
-            cx.session.asked = PIECE as usize;
+            cx.session.outstanding = PIECE as usize;
             cx.ask(Ask::Read { open, offset: 0, count: PIECE, headroom: 0 });
         }
         if !writes && !self.fed {
@@ -206,12 +206,12 @@ impl Exchange for Run {
     }
 
     fn gathered(&self) -> usize {
-        self.run_spec.capacity() + self.said.capacity() + self.complaint.capacity()
+        self.run_spec.capacity() + self.output.capacity() + self.complaint.capacity()
     }
 
-    fn check(&self, asked: usize) {
+    fn check(&self, requested: usize) {
         let reads = matches!(self.step, Step::Talking { reads: true, .. });
-        assert_eq!(asked, if reads { PIECE as usize } else { 0 }, "what is read is counted");
+        assert_eq!(requested, if reads { PIECE as usize } else { 0 }, "bytes read are counted");
     }
 }
 
@@ -296,9 +296,9 @@ impl Run {
     }
 
     /// Handles output of the program.
-    fn heard(mut self: Box<Self>, cx: &mut Context) -> State {
-        let said = mem::take(&mut self.said);
-        let mut rest = &said[..];
+    fn arrived(mut self: Box<Self>, cx: &mut Context) -> State {
+        let output = mem::take(&mut self.output);
+        let mut rest = &output[..];
         loop {
             let (kind, body) = match Frame::decode(rest) {
                 Ok(Some(frame)) => frame,
@@ -321,7 +321,7 @@ impl Run {
                 Frame::Report => return self.end(cx, body),
             }
         }
-        self.said = rest.to_vec();
+        self.output = rest.to_vec();
         self.sent(cx)
     }
 
@@ -340,7 +340,7 @@ impl Run {
     /// Handles the end of the program.
     fn end(mut self: Box<Self>, cx: &mut Context, report: &[u8]) -> State {
         let Step::Talking { open, writes, .. } = self.step else {
-            unreachable!("who does not talk says nothing")
+            unreachable!("only a stream has output")
         };
         cx.close(open);
         let text = String::from_utf8_lossy(report);
@@ -372,8 +372,8 @@ impl Run {
 
     /// Aborts the response, which can only be signalled by an early end.
     fn lost(self: Box<Self>, cx: &mut Context, why: &'static str) -> State {
-        let asked = self.abort(cx);
-        cx.hang_up_after(asked, why)
+        let requested = self.abort(cx);
+        cx.hang_up_after(requested, why)
     }
 }
 
@@ -521,7 +521,7 @@ impl Query {
             merges: self.merges,
             left: self.left,
             fed: false,
-            said: Vec::new(),
+            output: Vec::new(),
             complaint: Vec::new(),
             headed: false,
         }

@@ -89,7 +89,7 @@ impl Lab {
     }
 }
 
-/// Has the locks answer what they were asked.
+/// Passes the requests to the locks.
 fn answer_locks(session: &mut Session, locks: &mut webdav::Locks, out: &mut Vec<Output>) {
     while let Some(at) = out.iter().position(|output| matches!(output, Output::Locks(..))) {
         let Output::Locks(caller, request) = out.remove(at) else { unreachable!() };
@@ -621,7 +621,7 @@ fn buffered_output_counts_against_the_limit() {
     lab.say("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let stat = Stat { kind: Kind::Directory, ..file(0) };
     lab.answer(Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(1)))));
-    let asked = lab.session.bytes();
+    let requested = lab.session.bytes();
     let name = base::Name::new(b"name").unwrap();
     let entry = base::op::Entry {
         cookie: 1,
@@ -633,7 +633,7 @@ fn buffered_output_counts_against_the_limit() {
         handle: None,
     };
     lab.answer(Ok(Reply::Entries(vec![entry; 50])));
-    assert!(lab.session.bytes() > asked + 50 * (112 + 4), "{}", lab.session.bytes());
+    assert!(lab.session.bytes() > requested + 50 * (112 + 4), "{}", lab.session.bytes());
     lab.answer(Ok(Reply::Entries(Vec::new())));
     assert_eq!(lab.session.bytes(), lab.sent);
     let mut lab = Lab::new();

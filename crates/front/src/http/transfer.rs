@@ -132,8 +132,8 @@ impl Transfer {
         let count = u32::try_from(part.length()).unwrap_or(PIECE).min(cx.piece_max());
         let headroom = self.head.as_ref().map_or(0, |_| super::HEADROOM);
         self.reading = true;
-        assert!(count > 0, "what is empty is not read");
-        cx.session.asked = count as usize;
+        assert!(count > 0, "an empty range is not read");
+        cx.session.outstanding = count as usize;
         cx.ask(Ask::Read { open, offset, count, headroom });
     }
 
@@ -171,7 +171,7 @@ impl Exchange for Transfer {
         _call: CallId,
         reply: Result<Reply, Error>,
     ) -> State {
-        assert!(self.reading, "a piece was asked for");
+        assert!(self.reading, "a piece was requested");
         self.reading = false;
         let pieces = match reply {
             Ok(Reply::Data(data)) => vec![data],
@@ -182,7 +182,7 @@ impl Exchange for Transfer {
         let length = length(&pieces);
         match self.parts.pop_front() {
             Some(Part::File(span)) if length > 0 => {
-                assert!(length <= span.end - span.start, "no more comes than was asked for");
+                assert!(length <= span.end - span.start, "no more comes than was requested");
                 let rest = span.start + length..span.end;
                 if !rest.is_empty() {
                     self.parts.push_front(Part::File(rest));

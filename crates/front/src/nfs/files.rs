@@ -34,7 +34,7 @@ const PLACE_DEPTH_MAX: usize = 16;
 const RELEASE_MAX: usize = 128;
 
 /// A directory, by its handle, and the name of a file in it.
-pub(super) type Place = (Handle, Name);
+pub(super) type DirEntry = (Handle, Name);
 
 /// A file.
 #[derive(Debug)]
@@ -47,7 +47,7 @@ struct File {
     outdated: Vec<OpenId>,
     /// The attributes seen last, while it is open.
     seen: Option<Seen>,
-    place: Option<Place>,
+    place: Option<DirEntry>,
     /// Number of calls that use the node.
     users: u32,
     /// Time when the node of an unused file is released, or was; zero before its first use.
@@ -119,7 +119,7 @@ pub(super) struct Pin(usize);
 pub(super) struct Files {
     files: Slab<File>,
     by_handle: BTreeMap<Handle, usize>,
-    by_place: BTreeMap<Place, usize>,
+    by_place: BTreeMap<DirEntry, usize>,
     /// Unused files with a node, by the time when they are released.
     warm: BTreeSet<(Instant, usize)>,
     /// Files without a node, by the time when it was released.
@@ -247,7 +247,7 @@ impl Files {
     }
 
     /// Records where a file was found.
-    pub(super) fn set_place(&mut self, Pin(slot): Pin, place: Place) {
+    pub(super) fn set_place(&mut self, Pin(slot): Pin, place: DirEntry) {
         let before = self.by_place.insert(place.clone(), slot);
         if let Some(before) = before.filter(|before| *before != slot) {
             self.files[before].place = None;
@@ -258,7 +258,7 @@ impl Files {
     }
 
     /// Records where a file is that was listed.
-    pub(super) fn add_place(&mut self, handle: Handle, kind: Kind, place: Place, now: Instant) {
+    pub(super) fn add_place(&mut self, handle: Handle, kind: Kind, place: DirEntry, now: Instant) {
         let slot = self.by_handle.get(&handle).copied().unwrap_or_else(|| {
             let slot = self.files.insert(File { expires: now, ..File::new(handle, kind) });
             self.by_handle.insert(handle, slot);
@@ -269,7 +269,7 @@ impl Files {
     }
 
     /// Records that a file was renamed.
-    pub(super) fn rename(&mut self, from: &Place, to: Place, out: &mut Vec<Output>) {
+    pub(super) fn rename(&mut self, from: &DirEntry, to: DirEntry, out: &mut Vec<Output>) {
         if from == &to {
             return;
         }
@@ -281,7 +281,7 @@ impl Files {
     }
 
     /// Records that a name was removed: what was found there is released after its last use.
-    pub(super) fn remove(&mut self, place: &Place, out: &mut Vec<Output>) {
+    pub(super) fn remove(&mut self, place: &DirEntry, out: &mut Vec<Output>) {
         if let Some(slot) = self.by_place.remove(place) {
             self.files[slot].place = None;
             self.forget(Pin(slot), out);

@@ -143,7 +143,7 @@ impl Procedure for Write {
             }
             (Writing::Write | Writing::Sync(_), Err(error)) => Next::Fail(error),
             (state, Ok(other)) => unreachable!("{other:?} for {state:?}"),
-            (Writing::Ready(_), Err(_)) => unreachable!("nothing was asked"),
+            (Writing::Ready(_), Err(_)) => unreachable!("nothing was requested"),
         }
     }
 

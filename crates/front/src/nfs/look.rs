@@ -8,14 +8,14 @@ use wire::nfs::{After, Handle, Results, SetAttributes, Status, Timestamp, Wcc};
 
 /// GETATTR, ACCESS, FSINFO and PATHCONF: what the attributes of a file tell.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(super) struct AttributeQuery {
     handle: Handle,
-    what: Looked,
+    what: QueryKind,
 }
 
 /// The procedure.
 #[derive(Debug)]
-enum Looked {
+enum QueryKind {
     Attributes,
     /// With the rights that the client asks for.
     Access(u32),
@@ -32,33 +32,35 @@ const LINKS_MAX: u32 = 32_000;
 /// Multiple in which sizes of reads and writes are preferred, bytes.
 const MULTIPLE: u32 = 4096;
 
-impl Look {
-    pub(super) fn attributes(handle: Handle) -> Look {
-        Look { handle, what: Looked::Attributes }
+impl AttributeQuery {
+    pub(super) fn attributes(handle: Handle) -> AttributeQuery {
+        AttributeQuery { handle, what: QueryKind::Attributes }
     }
 
-    pub(super) fn access(handle: Handle, wanted: u32) -> Look {
-        Look { handle, what: Looked::Access(wanted) }
+    pub(super) fn access(handle: Handle, wanted: u32) -> AttributeQuery {
+        AttributeQuery { handle, what: QueryKind::Access(wanted) }
     }
 
-    pub(super) fn fs_info(handle: Handle) -> Look {
-        Look { handle, what: Looked::FsInfo }
+    pub(super) fn fs_info(handle: Handle) -> AttributeQuery {
+        AttributeQuery { handle, what: QueryKind::FsInfo }
     }
 
-    pub(super) fn path_conf(handle: Handle) -> Look {
-        Look { handle, what: Looked::PathConf }
+    pub(super) fn path_conf(handle: Handle) -> AttributeQuery {
+        AttributeQuery { handle, what: QueryKind::PathConf }
     }
 
     fn results<'a>(&self, stat: &Stat, context: &mut Context<'_>) -> Results<'a> {
         let (attributes, _) = context.see(stat);
         let size = context.export.limits.msize;
         match self.what {
-            Looked::Attributes => Results::GetAttr { attributes: attributes.expect("just made") },
-            Looked::Access(wanted) => {
+            QueryKind::Attributes => {
+                Results::GetAttr { attributes: attributes.expect("just made") }
+            }
+            QueryKind::Access(wanted) => {
                 let access = wanted & translate::rights(context.caller, stat);
                 Results::Access { attributes, access }
             }
-            Looked::FsInfo => Results::FsInfo {
+            QueryKind::FsInfo => Results::FsInfo {
                 attributes,
                 rtmax: size,
                 rtpref: size,
@@ -71,7 +73,7 @@ impl Look {
                 time_delta: Timestamp { seconds: 0, nanoseconds: 1 },
                 properties: PROPERTIES,
             },
-            Looked::PathConf => Results::PathConf {
+            QueryKind::PathConf => Results::PathConf {
                 attributes,
                 linkmax: LINKS_MAX,
                 name_max: u32::try_from(base::NAME_MAX).expect("names are short"),
@@ -84,7 +86,7 @@ impl Look {
     }
 }
 
-impl Procedure for Look {
+impl Procedure for AttributeQuery {
     fn handles(&self) -> [Option<Handle>; 2] {
         [Some(self.handle), None]
     }
@@ -108,8 +110,10 @@ impl Procedure for Look {
 
     fn failure(&self) -> After {
         match self.what {
-            Looked::Attributes => After::Nothing,
-            Looked::Access(_) | Looked::FsInfo | Looked::PathConf => After::Attributes(None),
+            QueryKind::Attributes => After::Nothing,
+            QueryKind::Access(_) | QueryKind::FsInfo | QueryKind::PathConf => {
+                After::Attributes(None)
+            }
         }
     }
 }

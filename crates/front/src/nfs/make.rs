@@ -65,7 +65,7 @@ enum State {
     /// Waiting for their durability.
     SyncFile,
     /// Waiting for the attributes after that.
-    Look,
+    AttributeQuery,
     /// Waiting for the handle of the file.
     Identify,
     /// Waiting for the durability of the creation.
@@ -183,7 +183,7 @@ impl Make {
     }
 
     fn look(&mut self) -> Next {
-        self.state = State::Look;
+        self.state = State::AttributeQuery;
         Next::Ask(Ask::Stat { node: self.found.node.expect("it was found") })
     }
 
@@ -316,7 +316,7 @@ impl Procedure for Make {
 
     fn answered(&mut self, reply: Result<Reply, Error>, context: &mut Context<'_>) -> Next {
         let reply = match (self.state, reply) {
-            (State::Look, reply) => {
+            (State::AttributeQuery, reply) => {
                 self.found.stat = optional(reply).unwrap_or_else(|| self.found.stat.clone());
                 return self.identify();
             }
@@ -363,7 +363,7 @@ impl Procedure for Make {
             State::SyncFile => self.look(),
             State::Identify => self.identified(reply, context),
             State::Sync => self.look_at_dir(context),
-            State::Look | State::Dir => unreachable!("handled above"),
+            State::AttributeQuery | State::Dir => unreachable!("handled above"),
         }
     }
 

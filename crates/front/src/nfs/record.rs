@@ -4,7 +4,7 @@ use super::call::Procedure;
 use super::directory::ReadDir;
 use super::entries::Change;
 use super::io::{Commit, Read};
-use super::look::{FsStat, Look, ReadLink, SetAttr};
+use super::look::{AttributeQuery, FsStat, ReadLink, SetAttr};
 use super::make::Make;
 use super::mount::Mount;
 use super::translate;
@@ -151,12 +151,12 @@ fn begin(call: nfs::Call<'_>) -> Result<Begin, Status> {
     let made = |made: Result<Make, Error>| made.map_err(translate::status);
     Ok(Begin::Procedure(match call {
         nfs::Call::Null {} => return Ok(Begin::Reply(Vec::new(), true)),
-        nfs::Call::GetAttr { object } => Box::new(Look::attributes(object)),
+        nfs::Call::GetAttr { object } => Box::new(AttributeQuery::attributes(object)),
         nfs::Call::SetAttr { object, attributes, guard } => {
             Box::new(SetAttr::new(object, attributes, guard))
         }
         nfs::Call::Lookup { dir, name: text } => Box::new(Make::lookup(dir, name(text)?)),
-        nfs::Call::Access { object, access } => Box::new(Look::access(object, access)),
+        nfs::Call::Access { object, access } => Box::new(AttributeQuery::access(object, access)),
         nfs::Call::ReadLink { symlink } => Box::new(ReadLink(symlink)),
         nfs::Call::Read { file, offset, count } => Box::new(Read::new(file, offset, count)),
         nfs::Call::Write { file, offset, count, stable, data } => {
@@ -195,8 +195,8 @@ fn begin(call: nfs::Call<'_>) -> Result<Begin, Status> {
             Box::new(ReadDir::new(dir, cookie, max_count, true))
         }
         nfs::Call::FsStat { root } => Box::new(FsStat(root)),
-        nfs::Call::FsInfo { root } => Box::new(Look::fs_info(root)),
-        nfs::Call::PathConf { object } => Box::new(Look::path_conf(object)),
+        nfs::Call::FsInfo { root } => Box::new(AttributeQuery::fs_info(root)),
+        nfs::Call::PathConf { object } => Box::new(AttributeQuery::path_conf(object)),
         nfs::Call::Commit { file, offset: _, count: _ } => Box::new(Commit::new(file)),
     }))
 }

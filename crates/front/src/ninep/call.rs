@@ -4,11 +4,13 @@
 //! state for each; [`super::Session::resume`] advances them.
 
 use super::fid::{Claim, Fid, Fids, Openness};
-use super::linux::ATTR_SIZE_MAX;
 use crate::Output;
 use base::{Access, Buf, Caller, Kind, NAME_MAX, Name, SetStat, Stat};
 use tree::{Ask, NodeId, OpenId};
 use wire::ninep::Rmessage;
+
+/// Maximum size of an extended attribute (Linux `XATTR_SIZE_MAX`), bytes.
+pub(super) const ATTR_SIZE_MAX: u64 = 65_536;
 
 /// Memory of a listing in progress, per byte of the reply: an entry is much larger than its name.
 pub(super) const LISTED: usize = 8;

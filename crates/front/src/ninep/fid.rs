@@ -215,7 +215,7 @@ impl Fids {
 
     /// Ends the counting of a node, at the end of its call.
     pub(super) fn end_node(&mut self) {
-        assert!(self.coming > 0, "what was expected is counted");
+        assert!(self.coming > 0, "expectations are counted");
         self.coming -= 1;
     }
 
@@ -286,7 +286,7 @@ impl Fids {
     pub(super) fn unclaim(&mut self, claim: Claim) {
         if let Some(file) = self.claimed(claim) {
             file.openness = Openness::Closed;
-            assert!(self.handles > 0, "what was claimed is counted");
+            assert!(self.handles > 0, "claims are counted");
             self.handles -= 1;
         }
     }
@@ -386,6 +386,6 @@ impl Fids {
             self.leaving_handles -= file.handles();
             file.abandon(out);
         }
-        assert!(self.is_leaving() || self.leaving_handles == 0, "what is held is known");
+        assert!(self.is_leaving() || self.leaving_handles == 0, "a held lock is known");
     }
 }

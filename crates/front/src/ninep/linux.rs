@@ -6,7 +6,7 @@
 )]
 
 use super::Session;
-use super::call::{Await, Next, encode};
+use super::call::{ATTR_SIZE_MAX, Await, Next, encode};
 use super::fid::{Fid, Openness};
 use super::shared::{Started, bare, opened};
 use super::translate::{self, flags};
@@ -18,9 +18,6 @@ use tree::{Ask, NodeId, Reply};
 use wire::ninep::{
     Data, IO_HEADER_SIZE, Qid, Rmessage, Tmessage, attributes, dirent_size, entry_qid, put_dirent,
 };
-
-/// Maximum size of an extended attribute (Linux `XATTR_SIZE_MAX`), bytes.
-pub(super) const ATTR_SIZE_MAX: u64 = 65_536;
 
 impl Session {
     pub(super) fn start_linux(&mut self, tag: u16, message: Tmessage<'_>) -> Started {

@@ -182,8 +182,8 @@ fn read_on_the_wire(version: &[u8], reply: Reply) -> (Vec<u8>, usize) {
         }
     }
     assert_eq!(session.bytes(), wire.len());
-    let said = wire.len();
-    session.step(Instant(0), Input::Sent(said), &mut Vec::new());
+    let outputs = wire.len();
+    session.step(Instant(0), Input::Sent(outputs), &mut Vec::new());
     (wire, session.bytes())
 }
 
@@ -319,11 +319,11 @@ fn the_served_path_ends_where_a_name_ends() {
         ] {
             session.step(Instant(0), Input::Received(message(tag, what)), &mut out);
         }
-        let Some(Output::Ask(_, Request { ask: Ask::Walk { names: asked, .. }, .. })) = out.pop()
+        let Some(Output::Ask(_, Request { ask: Ask::Walk { names: sent, .. }, .. })) = out.pop()
         else {
             panic!("it walks");
         };
-        assert!(asked.iter().map(base::Name::as_bytes).eq(names.iter().copied()), "{asked:?}");
+        assert!(sent.iter().map(base::Name::as_bytes).eq(names.iter().copied()), "{sent:?}");
     }
 }
 
@@ -346,7 +346,7 @@ fn at_the_limit_a_flush_is_answered_and_what_waits_is_answered_in_order() {
     for tag in 20..24 {
         lab.say(tag, Tmessage::Getattr { fid: 1, mask: 0 });
     }
-    assert!(lab.session.is_hungry() && lab.session.bytes() > lab.session.asked);
+    assert!(lab.session.is_hungry() && lab.session.bytes() > lab.session.outstanding);
     lab.say(30, Tmessage::Flush { oldtag: 20 });
     lab.say(31, Tmessage::Flush { oldtag: 10 });
     lab.answer(2, Ok(Reply::Data(Buf::default())));
@@ -458,9 +458,9 @@ fn extensions_that_nobody_knows_are_left_out_of_the_agreement() {
         let mut out = Vec::new();
         let offer = message(NO_TAG, Tmessage::Version { msize: 8192, version: offered });
         session.step(Instant(0), Input::Received(offer), &mut out);
-        let [Output::Replied(_), Output::Send(said)] = out.as_slice() else { panic!("{out:?}") };
+        let [Output::Replied(_), Output::Send(outputs)] = out.as_slice() else { panic!("{out:?}") };
         let version = Rmessage::Version { msize: 8192, version: agreed };
-        assert_eq!(Rmessage::decode(said).unwrap(), (NO_TAG, version));
+        assert_eq!(Rmessage::decode(outputs).unwrap(), (NO_TAG, version));
     }
 }
 
@@ -502,7 +502,7 @@ fn a_fid_clunked_while_it_is_opened_keeps_nothing_open() {
 }
 
 /// Returns the outputs of a session for a message.
-fn said(session: &mut Session, what: Tmessage<'_>) -> Vec<Output> {
+fn outputs(session: &mut Session, what: Tmessage<'_>) -> Vec<Output> {
     let mut out = Vec::new();
     session.step(Instant(0), Input::Received(message(1, what)), &mut out);
     out
@@ -517,12 +517,12 @@ fn known_users_attached_to_the_service_tree_are_administrators() {
         if known {
             session.allow_admin();
         }
-        said(&mut session, Tmessage::Version { msize: 8192, version: b"9P2000.L" });
+        outputs(&mut session, Tmessage::Version { msize: 8192, version: b"9P2000.L" });
         let uname = b"";
         let uid = Some(uid);
         let attach = Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid };
-        let said = said(&mut session, attach);
-        let said = match &said[..] {
+        let outputs = outputs(&mut session, attach);
+        let outputs = match &outputs[..] {
             [Output::Ask(call, Request { ask: Ask::Identify { who: Who::Uid(uid) }, .. })] => {
                 let user = User { uid: *uid, gid: 0, groups: vec![], commands: false };
                 let mut out = Vec::new();
@@ -530,9 +530,9 @@ fn known_users_attached_to_the_service_tree_are_administrators() {
                 session.step(Instant(0), input, &mut out);
                 out
             }
-            _ => said,
+            _ => outputs,
         };
-        match &said[..] {
+        match &outputs[..] {
             [Output::Ask(_, Request { caller: Caller::User(user), .. })] => {
                 (user.uid, user.commands)
             }
@@ -553,12 +553,12 @@ fn a_user_is_named_by_name_or_by_number() {
     let numbers = [("0", Some(0)), ("1000", Some(1000)), ("4294967295", None), ("+5", None)];
     for (uname, number) in [("me", None), ("5x", None)].into_iter().chain(numbers) {
         let mut session = session(Identity::Claimed(None));
-        said(&mut session, Tmessage::Version { msize: 8192, version: b"9P2000" });
+        outputs(&mut session, Tmessage::Version { msize: 8192, version: b"9P2000" });
         let (uname, aname) = (uname.as_bytes(), &b""[..]);
         let attach = Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: None };
-        let said = said(&mut session, attach);
-        let [Output::Ask(_, Request { ask: Ask::Identify { who }, .. })] = &said[..] else {
-            panic!("{said:?}");
+        let outputs = outputs(&mut session, attach);
+        let [Output::Ask(_, Request { ask: Ask::Identify { who }, .. })] = &outputs[..] else {
+            panic!("{outputs:?}");
         };
         let wanted = number.map_or_else(|| Who::Name(uname.to_vec()), Who::Uid);
         assert_eq!(*who, wanted);
@@ -671,7 +671,7 @@ fn nothing_that_was_handed_out_is_kept() {
 /// Bookkeeping: outstanding requests, and resources handed out.
 #[derive(Default)]
 struct Books {
-    asked: BTreeMap<u32, Ask>,
+    requested: BTreeMap<u32, Ask>,
     held: Vec<u64>,
     made: u64,
 }
@@ -681,7 +681,7 @@ impl Books {
         for output in out {
             match output {
                 Output::Ask(call, request) => {
-                    assert!(self.asked.insert(call.0, request.ask).is_none());
+                    assert!(self.requested.insert(call.0, request.ask).is_none());
                 }
                 Output::Release(NodeId(id))
                 | Output::Close(OpenId(id))
@@ -689,7 +689,7 @@ impl Books {
                     let index = self.held.iter().position(|held| *held == id);
                     self.held.swap_remove(index.expect("given back once, and only what was given"));
                 }
-                Output::Cancel(call) => assert!(self.asked.contains_key(&call.0)),
+                Output::Cancel(call) => assert!(self.requested.contains_key(&call.0)),
                 Output::Send(_) | Output::Finish | Output::Hangup(_) => {}
                 Output::Replied(_) | Output::Called(..) | Output::Account(_) => {}
                 Output::Claim(..) | Output::Settle(..) | Output::Locks(..) => unreachable!(),
@@ -741,11 +741,11 @@ fn schedule(seed: u64) {
     let mut inputs =
         vec![Input::Received(message(NO_TAG, Tmessage::Version { msize: 8192, version: dialect }))];
     for _ in 0..200 {
-        let answer = rng.bool().then(|| books.asked.keys().next_back().copied()).flatten();
+        let answer = rng.bool().then(|| books.requested.keys().next_back().copied()).flatten();
         let input = match (inputs.pop(), answer) {
             (Some(input), _) => input,
             (None, Some(call)) => {
-                let ask = books.asked.remove(&call).unwrap();
+                let ask = books.requested.remove(&call).unwrap();
                 Input::Answered(CallId(call), books.reply(&ask, &mut rng))
             }
             (None, None) if session.unsent > 0 && rng.bool() => Input::Sent(session.unsent),
@@ -759,7 +759,7 @@ fn schedule(seed: u64) {
     let mut out = Vec::new();
     session.step(Instant(0), Input::Lost, &mut out);
     books.take(out);
-    while let Some((call, ask)) = books.asked.pop_first() {
+    while let Some((call, ask)) = books.requested.pop_first() {
         let (mut out, reply) = (Vec::new(), books.reply(&ask, &mut rng));
         session.step(Instant(0), Input::Answered(CallId(call), reply), &mut out);
         books.take(out);

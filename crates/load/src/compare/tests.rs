@@ -120,8 +120,12 @@ fn other_places_are_matched_by_number_and_told() {
     other.iter_mut().for_each(|record| record.io.offset = rng.u64(..1 << 20));
     let comparison = compared(&original(), &other);
     assert!(!comparison.issue.by_place);
-    let told = &comparison.findings[0];
-    assert!(told.holds && told.sentence.contains("at other places"), "{}", told.sentence);
+    let reported = &comparison.findings[0];
+    assert!(
+        reported.holds && reported.sentence.contains("at other places"),
+        "{}",
+        reported.sentence
+    );
     assert!(comparison.issue.matched_share < 0.01);
     assert!(comparison.distances_distance > 0.5);
     assert_eq!(comparison.issue.apart.max, 0, "the k-th were issued at the same time");

@@ -33,12 +33,12 @@ pub(super) struct Pending {
 
 /// Filament with its inbox. They have separate locks so that sending to a filament never waits for
 /// its execution.
-pub(super) struct Place {
+pub(super) struct FilamentSlot {
     pub(super) filament: Mutex<Box<dyn Filament>>,
     inbox: Mutex<Vec<(u64, Event)>>,
 }
 
-impl Place {
+impl FilamentSlot {
     /// Queues an event for delivery at `at`; the caller must also add a hint.
     pub(super) fn say(&self, at: u64, event: Event) {
         lock(&self.inbox).push((at, event));
@@ -55,7 +55,7 @@ impl Place {
 
 /// State shared by all workers.
 pub(super) struct Shared {
-    pub(super) filaments: Vec<Place>,
+    pub(super) filaments: Vec<FilamentSlot>,
     pub(super) ios: Queue<Pending>,
     /// Filaments that may have due events, and the times (the paper's *hints*).
     pub(super) hints: Queue<FilamentId>,
@@ -109,7 +109,7 @@ impl Shared {
         calibration: &Calibration,
     ) -> Shared {
         let parts = if workers > 1 { PARTS } else { 1 };
-        let place = |filament| Place {
+        let place = |filament| FilamentSlot {
             filament: Mutex::new(filament),
             inbox: Mutex::new(vec![(0, Event::Started)]),
         };

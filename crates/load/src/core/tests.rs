@@ -163,9 +163,9 @@ impl Automaton for Sender {
 }
 
 /// Issues the I/Os that it receives.
-struct Hears;
+struct Receives;
 
-impl Automaton for Hears {
+impl Automaton for Receives {
     type Input = Event;
     type Output = Request;
 
@@ -179,7 +179,7 @@ impl Automaton for Hears {
 
 #[test]
 fn messages_arrive_at_their_time_and_in_order() {
-    let filaments: Vec<Box<dyn Filament>> = vec![Box::new(Sender), Box::new(Hears)];
+    let filaments: Vec<Box<dyn Filament>> = vec![Box::new(Sender), Box::new(Receives)];
     let (mut records, metadata) = played(&Null, filaments, &gently(2));
     assert_eq!((records.len(), metadata.abandoned), (100, 0));
     records.sort_by_key(|record| (record.scheduled_ns, record.io.offset));

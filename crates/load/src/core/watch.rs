@@ -22,7 +22,7 @@ pub(super) struct Watch {
     pub(super) gaps: Vec<Gap>,
     last: u64,
     /// Values last returned by [`Watch::news`].
-    told: (u64, u64),
+    reported: (u64, u64),
 }
 
 impl Watch {
@@ -53,7 +53,7 @@ impl Watch {
     /// Returns the time watched and lost since the last call, in ns.
     pub(super) fn news(&mut self) -> (u64, u64) {
         let (watched, stolen) =
-            std::mem::replace(&mut self.told, (self.watched_ns, self.stolen_ns));
+            std::mem::replace(&mut self.reported, (self.watched_ns, self.stolen_ns));
         (self.watched_ns - watched, self.stolen_ns - stolen)
     }
 

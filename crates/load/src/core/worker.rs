@@ -38,7 +38,7 @@ pub(super) struct Setup<'a> {
     pub(super) processors: usize,
     pub(super) shared: &'a Shared,
     pub(super) target: &'a dyn Target,
-    pub(super) told: Sender<io::Result<()>>,
+    pub(super) reported: Sender<io::Result<()>>,
     pub(super) wait: Receiver<u64>,
 }
 
@@ -57,14 +57,14 @@ impl Setup<'_> {
         let driver = match self.target.driver(self.id, self.shared.workers) {
             Ok(driver) => driver,
             Err(error) => {
-                let _ = self.told.send(Err(error));
+                let _ = self.reported.send(Err(error));
                 return None;
             }
         };
         let _guard = Guard(self.shared);
         self.shared.set_waker(self.id as u32, driver.waker());
         let clock = Ticks::start();
-        let _ = self.told.send(Ok(()));
+        let _ = self.reported.send(Ok(()));
         let origin = self.wait.recv().ok()?;
         let mut worker = Worker::new(&self, driver, clock, origin);
         let mut state = State::Check;
@@ -160,9 +160,9 @@ struct Worker<'a> {
     /// Due events.
     ready: Vec<(FilamentId, Event)>,
     hinted: Vec<(u64, FilamentId)>,
-    asked: Vec<(FilamentId, Request)>,
+    requested: Vec<(FilamentId, Request)>,
     out: Vec<Request>,
-    heard: Vec<Event>,
+    arrived: Vec<Event>,
     ios: Vec<(u64, Pending)>,
     hints: Vec<(u64, FilamentId)>,
     ended: Vec<(u64, Outcome)>,
@@ -204,9 +204,9 @@ impl<'a> Worker<'a> {
             carried: Vec::with_capacity(256),
             ready: Vec::with_capacity(256),
             hinted: Vec::with_capacity(256),
-            asked: Vec::with_capacity(256),
+            requested: Vec::with_capacity(256),
             out: Vec::with_capacity(256),
-            heard: Vec::with_capacity(256),
+            arrived: Vec::with_capacity(256),
             ios: Vec::with_capacity(256),
             hints: Vec::with_capacity(256),
             ended: Vec::with_capacity(256),

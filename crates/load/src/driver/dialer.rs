@@ -18,7 +18,7 @@ pub(super) type Dialled<S> = (usize, Option<(OwnedFd, S)>);
 
 /// Reconnects for one worker.
 pub(super) struct Dialer<S> {
-    asked: Sender<usize>,
+    requested: Sender<usize>,
     made: Receiver<Dialled<S>>,
 }
 
@@ -29,7 +29,7 @@ impl<S: Send + 'static> Dialer<S> {
         waker: precise::Waker,
         troubles: Troubles,
     ) -> io::Result<Dialer<S>> {
-        let (asked, wanted) = channel();
+        let (requested, wanted) = channel();
         let (tell, made) = channel();
         let run = move || {
             // The worker that started it spins on its own processor.
@@ -43,11 +43,11 @@ impl<S: Send + 'static> Dialer<S> {
                 places.extend(wanted.try_iter());
                 let made = dial().map_err(|error| troubles.note(error.to_string())).ok();
                 let failed = made.is_none();
-                let told = match made {
+                let reported = match made {
                     Some(made) => tell.send((places.remove(0), Some(made))),
                     None => places.iter().try_for_each(|place| tell.send((*place, None))),
                 };
-                if told.is_err() {
+                if reported.is_err() {
                     return;
                 }
                 waker.wake();
@@ -57,13 +57,13 @@ impl<S: Send + 'static> Dialer<S> {
             }
         };
         std::thread::Builder::new().name("load-dialer".to_string()).spawn(run)?;
-        Ok(Dialer { asked, made })
+        Ok(Dialer { requested, made })
     }
 
     /// Requests the replacement of a lost connection.
     pub(super) fn ask(&self, place: usize) {
         // The thread ends only with its dialer.
-        let _ = self.asked.send(place);
+        let _ = self.requested.send(place);
     }
 
     /// Returns the next result, if there is one.

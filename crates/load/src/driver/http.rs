@@ -151,7 +151,7 @@ impl Target for Http {
     }
 
     fn troubles(&self) -> Vec<String> {
-        self.troubles.said()
+        self.troubles.printed()
     }
 }
 
@@ -328,16 +328,16 @@ impl Session for HttpSession {
         bytes: &[u8],
         ended: &mut Vec<(u64, Outcome)>,
     ) -> Result<usize, &'static str> {
-        let mut heard = 0;
+        let mut arrived = 0;
         loop {
-            let rest = &bytes[heard..];
+            let rest = &bytes[arrived..];
             let count = match self.awaited {
-                Await::Nothing if rest.is_empty() => return Ok(heard),
+                Await::Nothing if rest.is_empty() => return Ok(arrived),
                 Await::Nothing => return Err("an unsolicited reply"),
                 Await::Head => self.take_head(rest)?,
                 Await::Body(_) | Await::Chunked(_) => self.take_body(rest)?,
             };
-            heard += count;
+            arrived += count;
             if let Some((name, outcome)) = self.end() {
                 let outcome = match self.kind {
                     Kind::Sync | Kind::Trim => Outcome::Failed(NOT_IMPLEMENTED),
@@ -345,10 +345,10 @@ impl Session for HttpSession {
                 };
                 ended.push((name, outcome));
                 if self.last {
-                    return Ok(heard);
+                    return Ok(arrived);
                 }
             } else if count == 0 {
-                return Ok(heard);
+                return Ok(arrived);
             }
         }
     }

@@ -97,7 +97,7 @@ impl Target for Nfs {
     }
 
     fn troubles(&self) -> Vec<String> {
-        self.troubles.said()
+        self.troubles.printed()
     }
 }
 
@@ -191,14 +191,14 @@ impl Session for NfsSession {
         bytes: &[u8],
         ended: &mut Vec<(u64, Outcome)>,
     ) -> Result<usize, &'static str> {
-        let mut heard = 0;
-        while let Some(size) = record_size(&bytes[heard..])? {
-            let record = joined(&bytes[heard..heard + size], &mut self.buffer);
+        let mut arrived = 0;
+        while let Some(size) = record_size(&bytes[arrived..])? {
+            let record = joined(&bytes[arrived..arrived + size], &mut self.buffer);
             let (whole, reply) = self.calls.receive(record)?;
             ended.extend(self.wholes.end_part(whole, moved(reply)));
-            heard += size;
+            arrived += size;
         }
-        Ok(heard)
+        Ok(arrived)
     }
 
     fn give_up(&mut self, ended: &mut Vec<(u64, Outcome)>, outcome: Outcome) {

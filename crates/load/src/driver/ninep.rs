@@ -76,7 +76,7 @@ impl Target for NineP {
     }
 
     fn troubles(&self) -> Vec<String> {
-        self.troubles.said()
+        self.troubles.printed()
     }
 }
 
@@ -165,19 +165,19 @@ impl Session for NinepSession {
         ended: &mut Vec<(u64, Outcome)>,
     ) -> Result<usize, &'static str> {
         let size_max = self.calls.size_max();
-        let mut heard = 0;
+        let mut arrived = 0;
         while let Some(size) =
-            message_size(&bytes[heard..], size_max).map_err(|violation| violation.text())?
-            && let Some(message) = bytes.get(heard..heard + size)
+            message_size(&bytes[arrived..], size_max).map_err(|violation| violation.text())?
+            && let Some(message) = bytes.get(arrived..arrived + size)
         {
             let received = self.calls.receive(message).map_err(|violation| violation.text())?;
             let (Answer::Reply(place), reply) = received else {
                 unreachable!("nothing is flushed or clunked")
             };
             ended.extend(self.answer(place, &reply));
-            heard += size;
+            arrived += size;
         }
-        Ok(heard)
+        Ok(arrived)
     }
 
     fn give_up(&mut self, ended: &mut Vec<(u64, Outcome)>, outcome: Outcome) {

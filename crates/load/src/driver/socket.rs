@@ -258,7 +258,7 @@ impl<S: Session + Send + 'static> Sockets<S> {
     fn lose(&mut self, place: usize, number: u16, why: &str) {
         let line = &mut self.lines[place];
         let Link::Up(socket) = std::mem::replace(&mut line.link, Link::Dialling) else {
-            unreachable!("what is not up hears nothing");
+            unreachable!("a link that is down receives nothing");
         };
         // Its queued operations must not reach another socket with the same descriptor, and those
         // in flight end.

@@ -23,10 +23,11 @@ pub struct Feed {
 impl Feed {
     /// Returns the reason why the trace was not read to its end.
     pub fn trouble(self) -> Option<String> {
-        let told = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reported = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).take();
         // A reader that still runs was only stopped.
         let panicked = self.thread.is_finished() && self.thread.join().is_err();
-        told.map(|error| error.to_string())
+        reported
+            .map(|error| error.to_string())
             .or_else(|| panicked.then(|| "its reader has panicked".to_string()))
     }
 }
@@ -65,14 +66,14 @@ where
 {
     let (sender, pieces) = sync_channel(PIECES);
     let trouble = Trouble::default();
-    let told = trouble.clone();
+    let reported = trouble.clone();
     let (ready, wait) = sync_channel(1);
     #[allow(clippy::disallowed_methods, reason = "a file is read while others watch the clock")]
     let thread = thread::spawn(move || {
         // Signals are meant for the caller's threads; on this one they would end the process.
         reactor::hold_signals();
         if let Err(error) = read(records, &sender, &ready) {
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+            *reported.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         }
     });
     // The reader ends by itself if there is nothing to wait for.

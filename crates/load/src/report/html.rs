@@ -81,14 +81,14 @@ fn facts(run: &Run<'_>) -> Table {
 
 fn totals(run: &Run<'_>) -> Table {
     let statistics = run.statistics;
-    let asked = run.title.asked_rate.map_or("-".to_owned(), rate);
+    let requested = run.title.asked_rate.map_or("-".to_owned(), rate);
     let mut table = Table::new([
         "run", "I/Os", "asked", "issued", "read", "written", "refused", "skipped", "queue",
     ]);
     table.row([
         time(statistics.run_ns() as f64),
         count(statistics.issued_count()),
-        asked,
+        requested,
         rate(statistics.rate()),
         bytes(statistics.bytes_read() as f64),
         bytes(statistics.bytes_written() as f64),

@@ -26,10 +26,10 @@ pub fn report(run: &Run<'_>) -> String {
 
 fn title(title: &Title) -> Vec<String> {
     let Title { target, workload, started, host, .. } = title;
-    let asked = title.asked_rate.map(|asked| format!(", {} asked for", rate(asked)));
+    let requested = title.asked_rate.map(|requested| format!(", {} asked for", rate(requested)));
     vec![
         format!("target    {}  ({}, from {})", plain(target), plain(started), plain(host)),
-        format!("workload  {}{}", plain(workload), asked.unwrap_or_default()),
+        format!("workload  {}{}", plain(workload), requested.unwrap_or_default()),
     ]
 }
 

@@ -8,7 +8,7 @@ use base::op::Envelope;
 struct Chain {
     left: u32,
     peer: Option<FilamentId>,
-    heard: u32,
+    arrived: u32,
 }
 
 impl Automaton for Chain {
@@ -18,14 +18,14 @@ impl Automaton for Chain {
     fn step(&mut self, now: Instant, event: Event, out: &mut Vec<Request>) {
         match event {
             Event::Message { envelope, .. } => {
-                self.heard += *envelope.0.downcast::<u32>().expect("a count");
+                self.arrived += *envelope.0.downcast::<u32>().expect("a count");
             }
             Event::Started | Event::Ended(_) | Event::Timer(_) => {
                 if self.left == 0 {
                     return;
                 }
                 self.left -= 1;
-                out.push(Request::asked(now, Io { len: 4096, ..Io::default() }, 0));
+                out.push(Request::requested(now, Io { len: 4096, ..Io::default() }, 0));
                 if let Some(to) = self.peer {
                     let at = now + Duration::from_micros(1);
                     out.push(Request::Send { to, at, envelope: Envelope(Box::new(1_u32)) });
@@ -36,7 +36,7 @@ impl Automaton for Chain {
 }
 
 fn chain(left: u32, peer: Option<FilamentId>) -> Box<dyn Filament> {
-    Box::new(Chain { left, peer, heard: 0 })
+    Box::new(Chain { left, peer, arrived: 0 })
 }
 
 #[test]

@@ -138,8 +138,8 @@ impl Statistics {
 
     /// Returns the drift of the generator; `None` if the run is too short.
     pub fn drift(&self) -> Option<Drift> {
-        let stretch = drift::signed_difference(self.issued.len_ns(), self.scheduled.len_ns());
-        Drift::of(&self.spans, stretch)
+        let segment = drift::signed_difference(self.issued.len_ns(), self.scheduled.len_ns());
+        Drift::of(&self.spans, segment)
     }
 
     /// Returns the queue length in each interval of the series.

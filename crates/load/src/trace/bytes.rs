@@ -1,7 +1,7 @@
 //! Reader of binary formats.
 
 use super::lines::Source;
-use super::{Error, Format, Place};
+use super::{Error, Format, Position};
 use std::io::{ErrorKind, Read};
 
 /// File read in pieces of known size, with the context for errors.
@@ -60,7 +60,7 @@ impl Bytes {
 
     /// Creates an error about the record that started `back` bytes ago.
     pub(super) fn bad(&self, back: usize, found: impl Into<String>) -> Error {
-        let place = Place::Byte(self.offset.saturating_sub(back as u64));
+        let place = Position::Byte(self.offset.saturating_sub(back as u64));
         let (file, format) = (self.file.clone(), self.format);
         Error::Malformed { file, place, found: found.into(), format }
     }

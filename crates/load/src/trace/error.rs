@@ -8,18 +8,18 @@ const SHOWN_MAX: usize = 60;
 
 /// Position in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// Line number, from 1.
     Line(u64),
     /// Byte offset, from 0.
     Byte(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Line(number) => write!(f, "line {number}"),
-            Place::Byte(offset) => write!(f, "byte {offset}"),
+            Position::Line(number) => write!(f, "line {number}"),
+            Position::Byte(offset) => write!(f, "byte {offset}"),
         }
     }
 }
@@ -32,7 +32,7 @@ pub enum Error {
         /// File.
         file: String,
         /// Error text of the system.
-        said: String,
+        printed: String,
     },
     /// Unknown format: it must be specified.
     Unknown {
@@ -46,7 +46,7 @@ pub enum Error {
         /// File.
         file: String,
         /// Position of the record or its field.
-        place: Place,
+        place: Position,
         /// Actual and expected contents.
         found: String,
         /// Format used.
@@ -61,14 +61,14 @@ pub enum Error {
 
 impl Error {
     pub(super) fn system(file: &str, error: &std::io::Error) -> Error {
-        Error::System { file: file.to_string(), said: error.to_string() }
+        Error::System { file: file.to_string(), printed: error.to_string() }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::System { file, said } => write!(f, "{file}: {said}"),
+            Error::System { file, printed } => write!(f, "{file}: {printed}"),
             Error::Unknown { file, found } => {
                 let tried: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
                 write!(f, "{file}: {found}; tried {}. ", tried.join(", "))?;

@@ -1,7 +1,7 @@
 //! Reader of text formats, and parsers of numbers.
 
 use super::error::shown;
-use super::{Error, FILES_MAX, Format, Place};
+use super::{Error, FILES_MAX, Format, Position};
 use std::io::{BufRead, Read};
 
 /// Maximum length of a line, in bytes.
@@ -52,7 +52,7 @@ impl Lines {
 
     /// Creates an error about this line.
     pub(super) fn bad(&self, found: impl Into<String>) -> Error {
-        let place = Place::Line(self.number.max(1));
+        let place = Position::Line(self.number.max(1));
         let (file, format) = (self.file.clone(), self.format);
         Error::Malformed { file, place, found: found.into(), format }
     }

@@ -40,11 +40,11 @@ pub(super) trait Events: Send {
 }
 
 /// Sort key of an outstanding issue: position, then age.
-type Place = ((u32, u32), Kind, u64, u64);
+type SortKey = ((u32, u32), Kind, u64, u64);
 
 struct Waiting {
     record: Traced,
-    place: Place,
+    place: SortKey,
     left: u32,
     done: bool,
 }
@@ -59,7 +59,7 @@ pub(super) struct Paired<E> {
     /// Number of the oldest outstanding issue.
     oldest: u64,
     waiting: VecDeque<Waiting>,
-    places: BTreeMap<Place, u64>,
+    places: BTreeMap<SortKey, u64>,
     ended: bool,
     /// Error to return after the preceding records.
     failed: Option<Error>,
@@ -148,7 +148,7 @@ impl<E: Events> Paired<E> {
     }
 
     /// Returns the first outstanding issue that overlaps a completion.
-    fn overlapping(&self, event: &Event) -> Option<(Place, u64)> {
+    fn overlapping(&self, event: &Event) -> Option<(SortKey, u64)> {
         let start = sorted_offset(event);
         let at = |offset, number| (event.device, event.kind, offset, number);
         let end = start.saturating_add(u64::from(event.len.max(1)));

@@ -5,7 +5,7 @@
 
 use super::lines::Source;
 use super::reader::{Known, Parse};
-use super::{Error, Format, Place, Traced};
+use super::{Error, Format, Position, Traced};
 use crate::records::{self, BLOCK};
 use crate::{Outcome, Record};
 
@@ -66,5 +66,5 @@ fn of(file: String, error: records::Error) -> Error {
         records::Error::Truncated { offset } => offset / BLOCK as u64 * BLOCK as u64,
     };
     let found = error.to_string();
-    Error::Malformed { file, place: Place::Byte(offset), found, format: Format::Run }
+    Error::Malformed { file, place: Position::Byte(offset), found, format: Format::Run }
 }

@@ -335,8 +335,8 @@ impl Collected<'_> {
             let end = common.seconds.map(|seconds| common.begin + seconds);
             let ends = common.count.is_some() || end.or(self.run.seconds).is_some();
             if !ends && what.is_endless() {
-                let says = "it has neither `seconds` nor a `count`, and [run] has no `seconds`";
-                return Err(wrong(says.to_string()));
+                let shows = "it has neither `seconds` nor a `count`, and [run] has no `seconds`";
+                return Err(wrong(shows.to_string()));
             }
             let end = end.unwrap_or(Duration::MAX).min(self.run.seconds.unwrap_or(Duration::MAX));
             let part = self.parts.len() as u64;

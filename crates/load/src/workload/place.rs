@@ -4,7 +4,7 @@ use super::Weighted;
 
 /// Distribution of offsets.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
+pub enum OffsetDistribution {
     /// Uniform distribution.
     Uniform,
     /// Zipf distribution: the probability of the k-th most popular position is proportional to k to
@@ -21,7 +21,7 @@ pub enum Place {
         stride: u64,
     },
     /// Weighted random choice among distributions.
-    Mixed(Vec<(Place, f64)>),
+    Mixed(Vec<(OffsetDistribution, f64)>),
 }
 
 /// Range of offsets.
@@ -68,16 +68,20 @@ enum PlacerKind {
 
 impl Placer {
     /// Creates a generator for this range.
-    pub fn new(place: &Place, range: OffsetRange) -> Placer {
+    pub fn new(place: &OffsetDistribution, range: OffsetRange) -> Placer {
         let range = OffsetRange { align: range.align.max(1), grain: range.grain.max(1), ..range };
         let places = range.places();
         let way = match place {
-            Place::Uniform => PlacerKind::Uniform,
-            Place::Zipf { theta } => PlacerKind::Zipf(Zipf::new(places, *theta)),
-            Place::Sequential => PlacerKind::Sequential(0),
-            Place::Strided { stride } => PlacerKind::Strided { stride: *stride, next: 0 },
-            Place::Mixed(among) => {
-                let inner = |(place, weight): &(Place, f64)| (Placer::new(place, range), *weight);
+            OffsetDistribution::Uniform => PlacerKind::Uniform,
+            OffsetDistribution::Zipf { theta } => PlacerKind::Zipf(Zipf::new(places, *theta)),
+            OffsetDistribution::Sequential => PlacerKind::Sequential(0),
+            OffsetDistribution::Strided { stride } => {
+                PlacerKind::Strided { stride: *stride, next: 0 }
+            }
+            OffsetDistribution::Mixed(among) => {
+                let inner = |(place, weight): &(OffsetDistribution, f64)| {
+                    (Placer::new(place, range), *weight)
+                };
                 PlacerKind::Mixed(Weighted::new(among.iter().map(inner).collect()))
             }
         };
@@ -169,7 +173,7 @@ impl Zipf {
 mod tests {
     use super::*;
 
-    fn draw(place: &Place, places: u64, count: usize) -> Vec<u64> {
+    fn draw(place: &OffsetDistribution, places: u64, count: usize) -> Vec<u64> {
         let range = OffsetRange { span: places * 4096, longest: 4096, align: 4096, grain: 4096 };
         let mut placer = Placer::new(place, range);
         let mut random = fastrand::Rng::with_seed(3);
@@ -178,14 +182,17 @@ mod tests {
 
     #[test]
     fn sequential_and_strided_places_come_round() {
-        assert_eq!(draw(&Place::Sequential, 3, 7), [0, 1, 2, 0, 1, 2, 0]);
-        assert_eq!(draw(&Place::Strided { stride: 3 * 4096 }, 8, 6), [0, 3, 6, 1, 4, 7]);
+        assert_eq!(draw(&OffsetDistribution::Sequential, 3, 7), [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(
+            draw(&OffsetDistribution::Strided { stride: 3 * 4096 }, 8, 6),
+            [0, 3, 6, 1, 4, 7]
+        );
     }
 
     #[test]
     fn sequential_places_of_several_sizes_touch_and_end_within_the_span() {
         let range = OffsetRange { span: 1_000_000, longest: 65536, align: 65536, grain: 4096 };
-        let mut placer = Placer::new(&Place::Sequential, range);
+        let mut placer = Placer::new(&OffsetDistribution::Sequential, range);
         let mut random = fastrand::Rng::with_seed(3);
         let mut expected = 0;
         for _ in 0..10_000 {
@@ -216,10 +223,10 @@ mod tests {
 
     #[test]
     fn mixtures_stay_within_the_places() {
-        let mixed = Place::Mixed(vec![
-            (Place::Uniform, 1.0),
-            (Place::Zipf { theta: 0.9 }, 1.0),
-            (Place::Sequential, 1.0),
+        let mixed = OffsetDistribution::Mixed(vec![
+            (OffsetDistribution::Uniform, 1.0),
+            (OffsetDistribution::Zipf { theta: 0.9 }, 1.0),
+            (OffsetDistribution::Sequential, 1.0),
         ]);
         let drawn = draw(&mixed, 100, 10_000);
         assert!(drawn.iter().all(|place| *place < 100));

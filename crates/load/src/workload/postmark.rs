@@ -80,13 +80,13 @@ enum Phase {
 
 /// Current operation of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Does {
+enum Current {
     /// Waiting for the next phase.
     Nothing,
     /// Waiting for the creation of a file with this size in bytes, in any phase.
     Creates { file: u32, size: u32 },
     /// Waiting for a read, the first half of a transaction; `asked` bytes were requested so far.
-    Reads { file: u32, asked: u32 },
+    Reads { file: u32, requested: u32 },
     /// Waiting for an append, the first half of a transaction, of `more` bytes.
     Appends { file: u32, more: u32 },
     /// Waiting for the removal of a file.
@@ -100,7 +100,7 @@ pub struct PostMark {
     life: Lifetime,
     random: fastrand::Rng,
     phase: Phase,
-    users: Vec<Does>,
+    users: Vec<Current>,
     /// Number of active users.
     busy: usize,
     books: Books,
@@ -118,7 +118,7 @@ impl PostMark {
             life,
             random: fastrand::Rng::with_seed(seed),
             phase: Phase::Making(setup.files),
-            users: vec![Does::Nothing; setup.users as usize],
+            users: vec![Current::Nothing; setup.users as usize],
             busy: 0,
             books: Books::new(setup.numbers()),
             setup,
@@ -129,7 +129,7 @@ impl PostMark {
     fn begin(&mut self, at: Instant, out: &mut Vec<Request>) {
         loop {
             for user in 0..self.users.len() {
-                if self.users[user] == Does::Nothing && !self.go_on(user, at, out) {
+                if self.users[user] == Current::Nothing && !self.go_on(user, at, out) {
                     break;
                 }
             }
@@ -157,7 +157,7 @@ impl PostMark {
                 self.phase = Phase::Changing(left - 1);
                 self.first_half().or_else(|| self.second_half())
             }
-            Phase::Removing => self.books.take_last().map(|file| Does::Removes { file }),
+            Phase::Removing => self.books.take_last().map(|file| Current::Removes { file }),
         };
         does.is_some_and(|does| {
             self.busy += 1;
@@ -167,18 +167,18 @@ impl PostMark {
     }
 
     /// Returns a read or an append; `None` if all files are held.
-    fn first_half(&mut self) -> Option<Does> {
+    fn first_half(&mut self) -> Option<Current> {
         let file = self.books.take(&mut self.random)?;
         let size = self.books.size(file);
         let room = self.setup.max.saturating_sub(size);
         if self.random.u32(..10) < self.setup.reads || room == 0 {
-            return Some(Does::Reads { file, asked: 0 });
+            return Some(Current::Reads { file, requested: 0 });
         }
-        Some(Does::Appends { file, more: self.random.u32(1..=room) })
+        Some(Current::Appends { file, more: self.random.u32(1..=room) })
     }
 
     /// Returns a create or a remove; `None` if there is neither room nor a free file.
-    fn second_half(&mut self) -> Option<Does> {
+    fn second_half(&mut self) -> Option<Current> {
         let creates = self.random.u32(..10) < self.setup.creates;
         if creates {
             return self.create().or_else(|| self.remove());
@@ -186,36 +186,36 @@ impl PostMark {
         self.remove().or_else(|| self.create())
     }
 
-    fn create(&mut self) -> Option<Does> {
+    fn create(&mut self) -> Option<Current> {
         let file = self.books.number()?;
-        Some(Does::Creates { file, size: self.random.u32(self.setup.min..=self.setup.max) })
+        Some(Current::Creates { file, size: self.random.u32(self.setup.min..=self.setup.max) })
     }
 
-    fn remove(&mut self) -> Option<Does> {
-        self.books.take(&mut self.random).map(|file| Does::Removes { file })
+    fn remove(&mut self) -> Option<Current> {
+        self.books.take(&mut self.random).map(|file| Current::Removes { file })
     }
 
     /// Issues a user's next I/O.
-    fn ask(&mut self, user: usize, does: Does, at: Instant, out: &mut Vec<Request>) {
+    fn ask(&mut self, user: usize, does: Current, at: Instant, out: &mut Vec<Request>) {
         let (does, io) = match does {
-            Does::Nothing => unreachable!("somebody who does nothing asks for nothing"),
-            Does::Creates { file, size } => {
+            Current::Nothing => unreachable!("somebody who does nothing asks for nothing"),
+            Current::Creates { file, size } => {
                 (does, Io { kind: Kind::Create, file, offset: 0, len: size })
             }
-            Does::Reads { file, asked } => {
-                let left = self.books.size(file) - asked;
+            Current::Reads { file, requested } => {
+                let left = self.books.size(file) - requested;
                 let len = if self.setup.block == 0 { left } else { left.min(self.setup.block) };
-                let io = Io { kind: Kind::Read, file, offset: u64::from(asked), len };
-                (Does::Reads { file, asked: asked + len }, io)
+                let io = Io { kind: Kind::Read, file, offset: u64::from(requested), len };
+                (Current::Reads { file, requested: requested + len }, io)
             }
-            Does::Appends { file, more } => {
+            Current::Appends { file, more } => {
                 let offset = u64::from(self.books.size(file));
                 (does, Io { kind: Kind::Write, file, offset, len: more })
             }
-            Does::Removes { file } => (does, Io { kind: Kind::Remove, file, offset: 0, len: 0 }),
+            Current::Removes { file } => (does, Io { kind: Kind::Remove, file, offset: 0, len: 0 }),
         };
         self.users[user] = does;
-        out.push(Request::asked(at, io, user as u64));
+        out.push(Request::requested(at, io, user as u64));
     }
 
     /// Processes the end of a user's operation, successful or not, and continues.
@@ -223,33 +223,33 @@ impl PostMark {
         let user = ended.tag as usize;
         let done = matches!(ended.outcome, Outcome::Done(_));
         let next = match self.users[user] {
-            Does::Nothing => unreachable!("nothing does not end"),
-            Does::Creates { file, size } if done => {
+            Current::Nothing => unreachable!("nothing does not end"),
+            Current::Creates { file, size } if done => {
                 self.books.exists(file, size);
                 None
             }
-            Does::Reads { file, asked } if done && asked < self.books.size(file) => {
-                Some(Does::Reads { file, asked })
+            Current::Reads { file, requested } if done && requested < self.books.size(file) => {
+                Some(Current::Reads { file, requested })
             }
-            Does::Reads { file, .. } => {
+            Current::Reads { file, .. } => {
                 self.books.give_back(file, 0);
                 self.second_half()
             }
-            Does::Appends { file, more } => {
+            Current::Appends { file, more } => {
                 self.books.give_back(file, if done { more } else { 0 });
                 self.second_half()
             }
             // A failed removal in the last phase is not retried.
-            Does::Removes { file } if !done && self.phase != Phase::Removing => {
+            Current::Removes { file } if !done && self.phase != Phase::Removing => {
                 self.books.give_back(file, 0);
                 None
             }
-            Does::Creates { file, .. } | Does::Removes { file } => {
+            Current::Creates { file, .. } | Current::Removes { file } => {
                 self.books.gone(file);
                 None
             }
         };
-        self.users[user] = Does::Nothing;
+        self.users[user] = Current::Nothing;
         match next {
             Some(does) => self.ask(user, does, now, out),
             None => {

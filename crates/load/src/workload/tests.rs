@@ -13,11 +13,14 @@ fn mixes() -> Vec<Mix> {
         Size::Range { min: 1000, max: 9000, step: 500 },
     ];
     let places = [
-        Place::Uniform,
-        Place::Zipf { theta: 0.99 },
-        Place::Sequential,
-        Place::Strided { stride: 1 << 20 },
-        Place::Mixed(vec![(Place::Sequential, 80.0), (Place::Uniform, 20.0)]),
+        OffsetDistribution::Uniform,
+        OffsetDistribution::Zipf { theta: 0.99 },
+        OffsetDistribution::Sequential,
+        OffsetDistribution::Strided { stride: 1 << 20 },
+        OffsetDistribution::Mixed(vec![
+            (OffsetDistribution::Sequential, 80.0),
+            (OffsetDistribution::Uniform, 20.0),
+        ]),
     ];
     let kinds = vec![(Kind::Read, 70.0), (Kind::Write, 29.0), (Kind::Sync, 1.0)];
     let mut mixes = Vec::new();
@@ -47,7 +50,7 @@ fn everything_drawn_lies_within_the_span() {
 
 #[test]
 fn a_span_that_is_too_small_cuts() {
-    let mix = Mix { span: 1000, place: Place::Sequential, ..Mix::default() };
+    let mix = Mix { span: 1000, place: OffsetDistribution::Sequential, ..Mix::default() };
     let io = Drawer::new(mix, 1).draw();
     assert_eq!((io.offset, io.len), (0, 1000));
 }
@@ -67,7 +70,8 @@ fn a_mix_has_the_shares_that_it_says() {
 #[test]
 fn sequential_streams_of_several_sizes_leave_nothing_out() {
     let size = Size::Choice(vec![(4096, 60.0), (65536, 40.0)]);
-    let mix = Mix { place: Place::Sequential, size, span: 10_000_000, ..Mix::default() };
+    let mix =
+        Mix { place: OffsetDistribution::Sequential, size, span: 10_000_000, ..Mix::default() };
     let mut drawer = Drawer::new(mix, 3);
     let mut expected = 0;
     for _ in 0..10_000 {

@@ -21,7 +21,7 @@ pub(super) struct Client {
 
 /// Requested operation.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct Requested {
     pub(super) client: usize,
     /// Replica that received the request.
     pub(super) replica: u16,
@@ -38,7 +38,7 @@ pub(super) struct Asked {
 /// Common record of all clients, and the known final order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
-    pub(super) asked: BTreeMap<Id, Asked>,
+    pub(super) requested: BTreeMap<Id, Requested>,
     /// Known prefix of the eventual order.
     order: Vec<Id>,
     strict_answered: BTreeSet<Id>,
@@ -57,32 +57,34 @@ impl Memory {
     ) {
         self.history.ask(id);
         let strict_before = self.strict_answered.clone();
-        self.asked
-            .insert(id, Asked { client, replica, strict, at, seen, strict_before, answer: None });
+        self.requested.insert(
+            id,
+            Requested { client, replica, strict, at, seen, strict_before, answer: None },
+        );
     }
 
     /// Checks an answer: G1, G2, G6, G8.
     pub(super) fn receive(&mut self, id: Id, value: &[Id], is_final: bool) -> Result<(), String> {
-        let asked = self.asked.get_mut(&id).ok_or(format!("{id:?} was never asked"))?;
+        let requested = self.requested.get_mut(&id).ok_or(format!("{id:?} was never asked"))?;
         self.history.answer(id, value);
         let all: BTreeSet<Id> = value.iter().copied().collect();
         if value.last() != Some(&id) || all.len() != value.len() {
             return Err(format!("G2: {id:?} was answered {value:?}, which is no order"));
         }
-        if let Some(missing) = asked.seen.difference(&all).next() {
+        if let Some(missing) = requested.seen.difference(&all).next() {
             return Err(format!("G6: {id:?} does not see {missing:?}, which its client had seen"));
         }
-        if asked.answer.replace(value.to_vec()).is_some() {
+        if requested.answer.replace(value.to_vec()).is_some() {
             return Err(format!("G7: {id:?} was answered twice"));
         }
-        if asked.strict != is_final {
+        if requested.strict != is_final {
             return Err(format!("G8: {id:?} is said to be final, and is not, or the other way"));
         }
         if is_final {
             self.strict_answered.insert(id);
             self.agree(value).map_err(|wrong| format!("G1: {id:?} was answered {wrong}"))?;
         }
-        match value.iter().find(|each| !self.asked.contains_key(each)) {
+        match value.iter().find(|each| !self.requested.contains_key(each)) {
             Some(stranger) => Err(format!("G2: nobody asked {stranger:?}")),
             None => Ok(()),
         }
@@ -111,29 +113,31 @@ impl Memory {
             return Err("G4: an operation is twice in the eventual order".into());
         }
         let mut inconsistent = 0;
-        for (id, asked) in &self.asked {
+        for (id, requested) in &self.requested {
             let Some(place) = places.get(id) else {
-                if asked.answer.is_some() && (asked.strict || !lost.contains(&asked.replica)) {
+                if requested.answer.is_some()
+                    && (requested.strict || !lost.contains(&requested.replica))
+                {
                     return Err(format!("G4: {id:?} was answered, and is lost"));
                 }
                 continue;
             };
             let may_lack = |other: &Id| {
-                let other = &self.asked[other];
+                let other = &self.requested[other];
                 !other.strict && lost.contains(&other.replica)
             };
             let before = |other: &&Id| match places.get(other) {
                 Some(other) => other > place,
                 None => !may_lack(other),
             };
-            if let Some(late) = asked.seen.iter().find(before) {
+            if let Some(late) = requested.seen.iter().find(before) {
                 return Err(format!("G5: {late:?} is not before {id:?}, whose client had seen it"));
             }
-            if let Some(late) = asked.strict_before.iter().find(before) {
+            if let Some(late) = requested.strict_before.iter().find(before) {
                 return Err(format!("G3: {late:?} was answered strictly before {id:?} was asked"));
             }
             let differs = |answer: &Vec<Id>| answer[..] != self.order[..=*place];
-            inconsistent += usize::from(asked.answer.as_ref().is_some_and(differs));
+            inconsistent += usize::from(requested.answer.as_ref().is_some_and(differs));
         }
         Ok(inconsistent)
     }

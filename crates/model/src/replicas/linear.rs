@@ -18,7 +18,7 @@ pub(super) struct History(Vec<Moment>);
 
 #[derive(Clone, Debug)]
 enum Moment {
-    Asked(Id),
+    Requested(Id),
     Answered(Id, Vec<Id>),
 }
 
@@ -37,7 +37,7 @@ impl SequentialSpec for Alone {
 
 impl History {
     pub(super) fn ask(&mut self, id: Id) {
-        self.0.push(Moment::Asked(id));
+        self.0.push(Moment::Requested(id));
     }
 
     pub(super) fn answer(&mut self, id: Id, value: &[Id]) {
@@ -46,9 +46,9 @@ impl History {
 
     /// Reports whether the search is feasible.
     pub(super) fn is_small(&self) -> bool {
-        let asked = |moment: &&Moment| matches!(moment, Moment::Asked(_));
-        let asked = self.0.iter().filter(asked).count();
-        2 * asked - self.0.len() <= UNKNOWN_MAX
+        let requested = |moment: &&Moment| matches!(moment, Moment::Requested(_));
+        let requested = self.0.iter().filter(requested).count();
+        2 * requested - self.0.len() <= UNKNOWN_MAX
     }
 
     /// Checks the history. Each operation is a thread of its own, because a client may continue
@@ -57,7 +57,7 @@ impl History {
         let mut tester = LinearizabilityTester::new(Alone::default());
         for moment in &self.0 {
             match moment {
-                Moment::Asked(id) => drop(tester.on_invoke(id.0, *id)?),
+                Moment::Requested(id) => drop(tester.on_invoke(id.0, *id)?),
                 Moment::Answered(id, value) => drop(tester.on_return(id.0, value.clone())?),
             }
         }

@@ -205,7 +205,7 @@ impl World {
             }
             Event::Written { at, life, record } => self.written(at, life, record)?,
             Event::Asks(client) => self.ask(client)?,
-            Event::Heals(a, b, told) => self.heal(a, b, told)?,
+            Event::Heals(a, b, reported) => self.heal(a, b, reported)?,
             Event::Begins(at) => self.begins(at)?,
             Event::Refuses(at, other) => self.refuses(at, other)?,
             Event::Silent(at, silent) => self.silent(at, silent)?,
@@ -354,8 +354,8 @@ impl World {
         let strict = self.rng.u32(..100) < self.params.strict;
         let asking = &mut self.clients[client];
         asking.waits = Some(Ticket(id.0));
-        let asked = (client, asking.replica);
-        self.memory.ask(self.now, id, asked, strict, asking.seen.clone());
+        let requested = (client, asking.replica);
+        self.memory.ask(self.now, id, requested, strict, asking.seen.clone());
         let forgets = self.params.mistake == Some(Mistake::LostToken);
         let after = if forgets { Vector::new() } else { asking.token.clone() };
         let (at, until) = (asking.replica, self.now + UNTIL);
@@ -371,8 +371,8 @@ impl World {
     ) -> Result<(), String> {
         let id = Id(ticket.0);
         self.memory.receive(id, value, is_final)?;
-        let asked = &self.memory.asked[&id];
-        let (client, took) = (asked.client, self.now.since(asked.at));
+        let requested = &self.memory.requested[&id];
+        let (client, took) = (requested.client, self.now.since(requested.at));
         if self.params.timeout().is_some_and(|timeout| took > timeout) {
             return Err(format!("G9: {id:?} was answered after {took:?}"));
         }
@@ -409,13 +409,13 @@ impl World {
     }
 
     pub(super) fn client_of(&self, ticket: Ticket) -> usize {
-        self.memory.asked[&Id(ticket.0)].client
+        self.memory.requested[&Id(ticket.0)].client
     }
 
     /// Removes from a client's record the operations requested from a replica.
     pub(super) fn forget_seen(&mut self, client: usize, replica: u16) {
-        let asked = &self.memory.asked;
-        self.clients[client].seen.retain(|id| asked[id].replica != replica);
+        let requested = &self.memory.requested;
+        self.clients[client].seen.retain(|id| requested[id].replica != replica);
     }
 
     /// Returns the requests outstanding at a replica.
@@ -453,23 +453,23 @@ impl World {
         let other = self.any();
         if at != other && self.chance(self.params.cuts) {
             self.cut.extend([(at, other), (other, at)]);
-            let told = self.rng.bool();
+            let reported = self.rng.bool();
             for (a, b) in [(at, other), (other, at)] {
                 // Some partitions are detected, some are not.
-                if told {
+                if reported {
                     self.step(a, Input::Disconnected(name(b)))?;
                 }
             }
-            self.soon(UNTIL * 2, Event::Heals(at, other, told));
+            self.soon(UNTIL * 2, Event::Heals(at, other, reported));
         }
         Ok(())
     }
 
     /// Ends a partition between two replicas; if they detected it, they are notified.
-    fn heal(&mut self, a: u16, b: u16, told: bool) -> Result<(), String> {
+    fn heal(&mut self, a: u16, b: u16, reported: bool) -> Result<(), String> {
         for (a, b) in [(a, b), (b, a)] {
             self.cut.remove(&(a, b));
-            if told && [a, b].iter().all(|at| self.hosts.contains_key(at)) {
+            if reported && [a, b].iter().all(|at| self.hosts.contains_key(at)) {
                 self.step(a, Input::Connected(name(b)))?;
             }
         }
@@ -527,7 +527,7 @@ impl World {
             agreed.map_err(|wrong| format!("I6: at {at} what is final is {wrong}"))?;
             let mut before: BTreeSet<Id> = stable.iter().copied().collect();
             for entry in host.replica.suffix() {
-                if !self.memory.asked[&entry.operator].seen.is_subset(&before) {
+                if !self.memory.requested[&entry.operator].seen.is_subset(&before) {
                     return Err(format!("I4: at {at} {:?} has not before it what it needs", entry));
                 }
                 before.insert(entry.operator);

@@ -59,7 +59,7 @@ fn states_md_is_fresh() {
             let (label, reply) = replies[course >> (2 * position) & 3];
             let fits = match entry.state {
                 State::Looking(..) => label != "Done",
-                State::Asked(_) => matches!(label, "Done" | "Failed"),
+                State::Requested(_) => matches!(label, "Done" | "Failed"),
                 State::Next(..) | State::Ready(_) | State::Over(_) => false,
             };
             if !fits {

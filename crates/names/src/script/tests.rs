@@ -36,7 +36,7 @@ fn words_may_have_blanks_and_quotes() {
 }
 
 #[test]
-fn sources_are_said_as_they_were_written() {
+fn sources_are_shown_as_they_were_written() {
     for text in ["volume:a.volume", "host:/x", "9p://h:1/a/b", "9p+unix:/s", "9p+unix:/s!/a"] {
         assert_eq!(source(text).unwrap().to_string(), text);
     }

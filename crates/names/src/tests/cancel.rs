@@ -119,15 +119,15 @@ impl Schedule {
 
     /// Delivers the reply of one of the trees, or its cancellation.
     fn answer(&mut self) {
-        if self.lab.asked.is_empty() {
+        if self.lab.wanted.is_empty() {
             return;
         }
-        let at = self.rng.usize(..self.lab.asked.len());
-        self.lab.asked.swap(0, at);
-        let (_, TreeInput::Ask(id, _)) = &self.lab.asked[0] else { panic!("a request") };
+        let at = self.rng.usize(..self.lab.wanted.len());
+        self.lab.wanted.swap(0, at);
+        let (_, TreeInput::Ask(id, _)) = &self.lab.wanted[0] else { panic!("a request") };
         let id = *id;
         if self.lab.names.cancelled.contains(&id) && self.rng.bool() {
-            self.lab.asked.pop_front();
+            self.lab.wanted.pop_front();
             self.lab.step(Input::Answered(id, Err(Error::Cancelled)));
         } else {
             self.lab.answer_one();

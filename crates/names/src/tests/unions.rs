@@ -189,7 +189,7 @@ fn nodes_of_a_request_are_held_until_its_end() {
     let name = Name::new(b"new").unwrap();
     lab.begin(Ask::MakeDir { dir, name, mode: 0o755, gid: None });
     lab.step(Input::Release(dir));
-    while !lab.asked.is_empty() {
+    while !lab.wanted.is_empty() {
         lab.answer_one();
     }
     assert!(matches!(lab.replies.pop(), Some((_, Ok(Reply::Stat(_))))));
@@ -210,7 +210,7 @@ fn lists_that_wait_are_answered_whatever_becomes_of_those_before() {
     lab.step(Input::Cancel(ids[3]));
     lab.step(Input::Close(open));
     lab.step(Input::Release(node));
-    while !lab.asked.is_empty() {
+    while !lab.wanted.is_empty() {
         lab.answer_one();
     }
     let mut answers: Vec<_> = lab.replies.drain(..).map(|(id, reply)| (id, reply.err())).collect();
@@ -240,7 +240,7 @@ fn a_cancelled_task_sends_no_further_requests() {
         let id = lab.begin(ask);
         lab.step(Input::Cancel(id));
         lab.answer_one();
-        assert!(lab.asked.is_empty());
+        assert!(lab.wanted.is_empty());
         assert!(matches!(lab.replies.pop(), Some((_, Err(Error::Cancelled)))));
     }
     lab.step(Input::Release(dir));

@@ -51,7 +51,7 @@ impl Lab {
     }
 
     /// Takes the outputs, as text.
-    fn asked(&mut self) -> String {
+    fn requested(&mut self) -> String {
         let words: Vec<String> = self.out.drain(..).map(|output| show(&output)).collect();
         words.join(", ")
     }
@@ -144,7 +144,7 @@ fn states_md_is_fresh() {
             let mut lab = Lab::new();
             lab.command(1, line);
             lab.begin();
-            drawing.row("idle", source, lab.changes.name(), &lab.asked());
+            drawing.row("idle", source, lab.changes.name(), &lab.requested());
             for place in 0..5 {
                 let state = lab.changes.name();
                 let inputs = inputs(state, source);
@@ -153,7 +153,7 @@ fn states_md_is_fresh() {
                 };
                 lab.step(make());
                 let label = format!("{label} ({source})");
-                drawing.row(state, &label, lab.changes.name(), &lab.asked());
+                drawing.row(state, &label, lab.changes.name(), &lab.requested());
             }
         }
     }
@@ -168,15 +168,15 @@ fn a_server_that_does_not_answer_delays_the_next_change_and_no_more() {
     lab.begin();
     assert_eq!(lab.changes.deadline(), Some(Instant(0) + TIMEOUT));
     lab.wait();
-    assert_eq!(lab.asked(), "join, cancel make");
+    assert_eq!(lab.requested(), "join, cancel make");
     assert_eq!(lab.changes.deadline(), None);
     lab.step(Input::Changed(Err(Error::Cancelled)));
-    assert_eq!(lab.asked(), "failed: timed out");
+    assert_eq!(lab.requested(), "failed: timed out");
     let complaint = "line 1: timed out; the server at that place does not answer; check whether it \
                      hangs";
     assert_eq!(lab.complaint(), complaint);
     lab.begin();
-    assert_eq!(lab.asked(), "part");
+    assert_eq!(lab.requested(), "part");
     assert_eq!(lab.changes.deadline(), Some(lab.now + TIMEOUT));
 }
 
@@ -188,10 +188,10 @@ fn a_change_completed_after_its_timeout_stays() {
     lab.wait();
     lab.step(Input::Changed(Ok(())));
     lab.begin();
-    assert_eq!(lab.asked(), "join, cancel make, join");
+    assert_eq!(lab.requested(), "join, cancel make, join");
     lab.step(Input::Cancel(1));
     lab.step(Input::Changed(Ok(())));
-    assert_eq!(lab.asked(), "cancel make, failed: interrupted");
+    assert_eq!(lab.requested(), "cancel make, failed: interrupted");
     assert!(lab.changes.is_empty());
 }
 
@@ -208,19 +208,19 @@ fn a_tree_opened_after_the_timeout_is_closed() {
     for what in ["open root", "open volume", "resolve"] {
         lab.begin();
         lab.wait();
-        assert_eq!(lab.asked(), format!("{what}, cancel open, failed: timed out"));
+        assert_eq!(lab.requested(), format!("{what}, cancel open, failed: timed out"));
     }
     assert!(lab.changes.is_empty() && lab.changes.is_opening());
     // The next one is in progress when these opens end.
     lab.command(4, "mount /x host:/here\n");
     lab.begin();
-    assert_eq!(lab.asked(), "open root");
+    assert_eq!(lab.requested(), "open root");
     lab.step(opened[1](2));
     lab.step(opened[0](1));
     lab.step(Input::Opened(3, Err(Error::NotFound)));
-    assert_eq!(lab.asked(), "close, close");
+    assert_eq!(lab.requested(), "close, close");
     lab.step(opened[0](4));
-    assert_eq!((lab.asked().as_str(), lab.changes.is_opening()), ("plant", false));
+    assert_eq!((lab.requested().as_str(), lab.changes.is_opening()), ("plant", false));
 }
 
 #[test]
@@ -244,14 +244,14 @@ fn sources_that_do_not_answer_are_not_opened_for_ever() {
         lab.begin();
         lab.wait();
     }
-    lab.asked();
+    lab.requested();
     lab.command(100, "mount /x host:/hangs\n");
     lab.begin();
-    assert_eq!(lab.asked(), "failed: device or resource busy");
+    assert_eq!(lab.requested(), "failed: device or resource busy");
     lab.step(Input::Opened(1, Err(Error::NotFound)));
     lab.command(101, "mount /x host:/hangs\n");
     lab.begin();
-    assert_eq!(lab.asked(), "open root");
+    assert_eq!(lab.requested(), "open root");
 }
 
 #[test]
@@ -263,11 +263,11 @@ fn a_cancelled_command_removes_its_queued_lines() {
     lab.begin();
     lab.step(Input::Cancel(2));
     lab.step(Input::Cancel(2));
-    assert_eq!(lab.asked(), "join, failed: interrupted");
+    assert_eq!(lab.requested(), "join, failed: interrupted");
     lab.step(Input::Cancel(1));
     lab.step(Input::Changed(Err(Error::Cancelled)));
     lab.begin();
-    assert_eq!(lab.asked(), "cancel make, failed: interrupted, part");
+    assert_eq!(lab.requested(), "cancel make, failed: interrupted, part");
     lab.step(Input::Changed(Ok(())));
     assert!(lab.changes.is_empty());
 }
@@ -279,11 +279,11 @@ fn the_end_of_the_node_waits_for_no_change() {
     lab.command(2, "unmount /c\nunmount /d\n");
     lab.begin();
     lab.step(Input::Drain);
-    assert_eq!(lab.asked(), "join, cancel make, failed: interrupted");
+    assert_eq!(lab.requested(), "join, cancel make, failed: interrupted");
     lab.step(Input::Changed(Err(Error::Cancelled)));
-    assert_eq!(lab.asked(), "failed: interrupted");
+    assert_eq!(lab.requested(), "failed: interrupted");
     lab.command(3, "unmount /e\n");
-    assert_eq!(lab.asked(), "failed: interrupted");
+    assert_eq!(lab.requested(), "failed: interrupted");
     assert!(lab.changes.is_empty());
 }
 
@@ -296,15 +296,15 @@ fn a_command_ends_with_its_first_line_that_fails() {
     lab.step(Input::Changed(Ok(())));
     lab.begin();
     lab.begin();
-    assert_eq!(lab.asked(), "join, join");
+    assert_eq!(lab.requested(), "join, join");
     lab.step(Input::Changed(Err(Error::NotFound)));
-    assert_eq!(lab.asked(), "failed: file does not exist");
+    assert_eq!(lab.requested(), "failed: file does not exist");
     let complaint = lab.changes.complaint().unwrap();
     assert!(complaint.starts_with("line 2: file does not exist; no such directory"), "{complaint}");
     lab.begin();
     lab.step(Input::Changed(Ok(())));
     lab.begin();
-    assert_eq!(lab.asked(), "part, done");
+    assert_eq!(lab.requested(), "part, done");
     assert!(lab.changes.is_empty());
 }
 
@@ -313,14 +313,14 @@ fn an_invalid_command_changes_nothing() {
     for text in ["bind /a /b\nmont /c host:/\n", "mount /x nonsense", "\u{1}"] {
         let mut lab = Lab::new();
         lab.command(1, text);
-        assert_eq!(lab.asked(), "failed: invalid argument", "{text:?}");
+        assert_eq!(lab.requested(), "failed: invalid argument", "{text:?}");
         assert!(lab.changes.is_empty() && lab.changes.complaint().is_some());
     }
     let mut lab = Lab::new();
     lab.step(Input::Command(1, 1, vec![0xff]));
-    assert_eq!(lab.asked(), "failed: invalid argument");
+    assert_eq!(lab.requested(), "failed: invalid argument");
     lab.command(2, "\n# nothing\n");
-    assert_eq!(lab.asked(), "done");
+    assert_eq!(lab.requested(), "done");
     assert_eq!(lab.changes.complaint(), None);
 }
 
@@ -329,5 +329,5 @@ fn so_many_changes_wait_and_no_more() {
     let mut lab = Lab::new();
     lab.command(1, &"bind /a /b\n".repeat(WAITING_MAX));
     lab.command(2, "bind /a /b\n");
-    assert_eq!(lab.asked(), "failed: device or resource busy");
+    assert_eq!(lab.requested(), "failed: device or resource busy");
 }

@@ -34,8 +34,8 @@ fn turn(connection: &mut Connection, now: u64, input: Input) -> String {
     connection.step(Instant(now), input, &mut out);
     connection.check();
     connection.leave(Instant(now), front::Room::ALL, &mut ops);
-    let asked = out.iter().filter(|o| !matches!(o, Output::Staged(..))).map(variant);
-    let all: Vec<String> = asked.chain(ops.iter().map(variant)).collect();
+    let requested = out.iter().filter(|o| !matches!(o, Output::Staged(..))).map(variant);
+    let all: Vec<String> = requested.chain(ops.iter().map(variant)).collect();
     format!("{label}: {}\n", all.join(", "))
 }
 

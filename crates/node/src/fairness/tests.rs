@@ -308,7 +308,7 @@ fn the_next_connection_in_a_slot_of_a_front_is_a_new_one() {
             true => assert_eq!(served_front(&mut queue, 1), client),
             false => queue.close(client),
         }
-        assert!(queue.flow(client).end == 0 && queue.end >= end, "what it cost is not forgotten");
+        assert!(queue.flow(client).end == 0 && queue.end >= end, "its cost is charged");
         // A connection of another front is as new.
         let other = Client { node: 2, slot: 0 };
         for it in [client, other] {

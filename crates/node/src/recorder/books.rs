@@ -1,6 +1,6 @@
 //! The recorder's view of the name space: paths of nodes, and the files behind them.
 
-use super::Asked;
+use super::Requested;
 use base::op::Replacement;
 use base::{Kind, Name, Stat};
 use std::cell::Cell;
@@ -80,35 +80,35 @@ impl Books {
     }
 
     /// Returns the meaning of a request, if it is I/O or leads to I/O.
-    pub(super) fn understand(&mut self, ask: &Ask) -> Option<Asked> {
+    pub(super) fn understand(&mut self, ask: &Ask) -> Option<Requested> {
         match ask {
-            Ask::Walk { from, names } => Some(Asked::Walk(self.below(*from, names))),
-            Ask::Resolve { handle } => Some(Asked::Walk(format!("handle/{handle:?}").into())),
+            Ask::Walk { from, names } => Some(Requested::Walk(self.below(*from, names))),
+            Ask::Resolve { handle } => Some(Requested::Walk(format!("handle/{handle:?}").into())),
             Ask::Fetch { root, path, .. } => {
-                Some(Asked::Fetch(self.below(root.unwrap_or(self.root), path)))
+                Some(Requested::Fetch(self.below(root.unwrap_or(self.root), path)))
             }
-            Ask::Open { node, access } => Some(Asked::Open(self.path(*node), *access)),
+            Ask::Open { node, access } => Some(Requested::Open(self.path(*node), *access)),
             Ask::Create { dir, name, access, .. } => {
-                Some(Asked::Create(self.entry(*dir, name), *access))
+                Some(Requested::Create(self.entry(*dir, name), *access))
             }
             Ask::CreateUnnamed { dir, name, access, .. } => {
-                Some(Asked::CreateAnew(self.entry(*dir, name), *access))
+                Some(Requested::CreateAnew(self.entry(*dir, name), *access))
             }
             Ask::MakeNode { dir, name, kind: Kind::File, .. } => {
-                Some(Asked::Make(self.entry(*dir, name)))
+                Some(Requested::Make(self.entry(*dir, name)))
             }
             Ask::Read { open, offset, .. } => {
-                self.opens.get(open).map(|open| Asked::Read(open.file.clone(), *offset))
+                self.opens.get(open).map(|open| Requested::Read(open.file.clone(), *offset))
             }
             Ask::Write { open, offset, .. } => {
-                self.opens.get(open).map(|open| Asked::Write(open.clone(), *offset))
+                self.opens.get(open).map(|open| Requested::Write(open.clone(), *offset))
             }
             Ask::Sync { open, .. } => {
-                self.opens.get(open).map(|open| Asked::Sync(open.file.clone()))
+                self.opens.get(open).map(|open| Requested::Sync(open.file.clone()))
             }
             Ask::SetStat { node, set, .. } => {
                 let file = self.nodes.get(node).and_then(|node| node.file.clone());
-                file.zip(set.size).map(|(file, size)| Asked::Size(file, size))
+                file.zip(set.size).map(|(file, size)| Requested::Size(file, size))
             }
             Ask::Replace { dir, name, by: Replacement::Nothing, .. } => {
                 self.removed(*dir, name, Some(false))
@@ -116,7 +116,7 @@ impl Books {
             Ask::Remove { dir, name, directory } => self.removed(*dir, name, *directory),
             Ask::RemoveNode { node } => {
                 let file = self.nodes.get(node).and_then(|node| node.file.clone());
-                file.map(Asked::Remove)
+                file.map(Requested::Remove)
             }
             Ask::Stat { .. }
             | Ask::FileHandle { .. }
@@ -145,16 +145,16 @@ impl Books {
 
     /// Returns a removal, unless it is of a directory. With an unspecified kind only known files
     /// count.
-    fn removed(&mut self, dir: NodeId, name: &Name, directory: Option<bool>) -> Option<Asked> {
+    fn removed(&mut self, dir: NodeId, name: &Name, directory: Option<bool>) -> Option<Requested> {
         let path = self.entry(dir, name);
         match directory {
             Some(true) => None,
             Some(false) => {
                 let stat = Stat { kind: Kind::File, ..Stat::default() };
                 let known = self.known(&path).cloned();
-                known.or_else(|| self.file(path, &stat)).map(Asked::Remove)
+                known.or_else(|| self.file(path, &stat)).map(Requested::Remove)
             }
-            None => self.known(&path).cloned().map(Asked::Remove),
+            None => self.known(&path).cloned().map(Requested::Remove),
         }
     }
 

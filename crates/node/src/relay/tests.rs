@@ -84,7 +84,7 @@ fn a_request_is_answered_once_whatever_becomes_of_it() {
 struct Other {
     there: VecDeque<TreeInput>,
     back: VecDeque<Input>,
-    asked: Vec<RequestId>,
+    requested: Vec<RequestId>,
     opens: BTreeSet<OpenId>,
     next: usize,
 }
@@ -93,10 +93,10 @@ impl Other {
     /// Receives a message, or answers a request.
     fn go_on(&mut self, rng: &mut base::rng::Rng) {
         match self.there.pop_front() {
-            Some(TreeInput::Ask(id, _)) => self.asked.push(id),
+            Some(TreeInput::Ask(id, _)) => self.requested.push(id),
             Some(TreeInput::Cancel(id)) => {
-                if let Some(at) = self.asked.iter().position(|it| *it == id) {
-                    self.asked.remove(at);
+                if let Some(at) = self.requested.iter().position(|it| *it == id) {
+                    self.requested.remove(at);
                     self.back.push_back(Input::Replied(id, Err(Error::Cancelled)));
                 }
             }
@@ -104,9 +104,9 @@ impl Other {
                 assert!(self.opens.remove(&open), "{open:?} is not open");
             }
             Some(other) => panic!("no stand-in forwards {other:?}"),
-            None if self.asked.is_empty() => {}
+            None if self.requested.is_empty() => {}
             None => {
-                let id = self.asked.swap_remove(rng.usize(..self.asked.len()));
+                let id = self.requested.swap_remove(rng.usize(..self.requested.len()));
                 self.next += 1;
                 self.opens.insert(open(self.next));
                 let opened = Reply::Opened(open(self.next), Stat::default());
@@ -123,17 +123,19 @@ fn books_agree_in_both_nodes() {
     for seed in 0..500 {
         let mut rng = base::rng::seeded(seed);
         let (mut relay, mut other) = (Relay::new(1, ROOT, Stat::default()), Other::default());
-        let (mut asked, mut held): (BTreeSet<RequestId>, Vec<OpenId>) = Default::default();
+        let (mut requested, mut held): (BTreeSet<RequestId>, Vec<OpenId>) = Default::default();
         for turn in 0..400 {
             let input = match rng.u8(..8) {
                 // Numbers are reused as soon as they are free.
-                0..2 if turn < 300 => match (0..4).find(|it| !asked.contains(&RequestId(*it))) {
-                    Some(id) => {
-                        asked.insert(RequestId(id));
-                        Input::Ask(RequestId(id), request())
+                0..2 if turn < 300 => {
+                    match (0..4).find(|it| !requested.contains(&RequestId(*it))) {
+                        Some(id) => {
+                            requested.insert(RequestId(id));
+                            Input::Ask(RequestId(id), request())
+                        }
+                        None => continue,
                     }
-                    None => continue,
-                },
+                }
                 2 => Input::Cancel(RequestId(rng.u64(..4))),
                 3 if !held.is_empty() => {
                     let open = held.swap_remove(rng.usize(..held.len()));
@@ -154,7 +156,7 @@ fn books_agree_in_both_nodes() {
                 match output {
                     Output::Forward(input) => other.there.push_back(input),
                     Output::Reply(id, reply) => {
-                        assert!(asked.remove(&id), "seed {seed}: answered twice");
+                        assert!(requested.remove(&id), "seed {seed}: answered twice");
                         if let Ok(Reply::Opened(open, _)) = reply {
                             held.push(open);
                         }
@@ -162,7 +164,7 @@ fn books_agree_in_both_nodes() {
                     output @ (Output::Drain | Output::Finish) => panic!("{output:?}"),
                 }
             }
-            assert_eq!((relay.pending(), relay.opens()), (asked.len(), held.len()));
+            assert_eq!((relay.pending(), relay.opens()), (requested.len(), held.len()));
             // Two generations of four numbers, each with a cancellation.
             let node_messages = other.there.len();
             assert!(

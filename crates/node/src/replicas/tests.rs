@@ -71,7 +71,7 @@ struct Lab {
     node_messages: [Vec<Envelope>; 3],
     disk: Memory,
     front: Shadow,
-    asked: u64,
+    requested: u64,
     answers: BTreeMap<u64, Result<Reply, Error>>,
 }
 
@@ -84,7 +84,8 @@ impl Lab {
         let other = Node::replicas(Config::of_tests(), vec![(trees[0], replica)]);
         let (node_messages, front) = (Default::default(), Shadow::new(FRONT));
         let nodes = [node, other];
-        let mut lab = Lab { nodes, node_messages, disk, front, asked: 0, answers: BTreeMap::new() };
+        let mut lab =
+            Lab { nodes, node_messages, disk, front, requested: 0, answers: BTreeMap::new() };
         lab.turn(HOME, Vec::new());
         lab.turn(REPLICAS, Vec::new());
         lab
@@ -109,7 +110,7 @@ impl Lab {
     /// Delivers all pending messages of a node.
     fn carry(&mut self, to: usize) {
         let node_messages = std::mem::take(&mut self.node_messages[to]);
-        let event = |envelope| Event { id: OpId::UNASKED, done: Done::Envelope(envelope) };
+        let event = |envelope| Event { id: OpId::UNREQUESTED, done: Done::Envelope(envelope) };
         match to {
             FRONT => {
                 for node_message in node_messages {
@@ -143,16 +144,16 @@ impl Lab {
     }
 
     fn ask(&mut self, ask: Ask) -> u64 {
-        self.asked += 1;
-        let id = RequestId(self.asked);
+        self.requested += 1;
+        let id = RequestId(self.requested);
         self.send_home(names::Input::Ask(id, Request { caller: Caller::Server, ask }));
-        self.asked
+        self.requested
     }
 
     fn answer(&mut self, ask: Ask) -> Reply {
         let id = self.ask(ask);
         self.settle();
-        self.answers.remove(&id).expect("an answer").expect("what is asked for is there")
+        self.answers.remove(&id).expect("an answer").expect("a requested entry exists")
     }
 
     fn find(&mut self, path: [&str; 3]) -> NodeId {
@@ -269,7 +270,7 @@ fn home_closes_replicas_last() {
     let waits = lab.ask(read(events));
     lab.settle();
     assert!(!lab.answers.contains_key(&waits));
-    lab.turn(HOME, vec![Event { id: OpId::UNASKED, done: Done::Stop }]);
+    lab.turn(HOME, vec![Event { id: OpId::UNREQUESTED, done: Done::Stop }]);
     lab.settle();
     let end = lab.answers.remove(&waits).expect("nobody waits for events at the end");
     assert!(matches!(end, Ok(Reply::Data(data)) if data.is_empty()));

@@ -30,7 +30,7 @@ impl World {
 
     fn send(&mut self, crossing: Crossing) {
         self.events
-            .push_back(Event { id: OpId::UNASKED, done: Done::Envelope(crossing.envelope()) });
+            .push_back(Event { id: OpId::UNREQUESTED, done: Done::Envelope(crossing.envelope()) });
     }
 }
 
@@ -58,14 +58,14 @@ impl Reactor for World {
                     let reply = Ok(Reply::Walked(Vec::new(), Some(NodeId(9))));
                     let envelope = Envelope(Box::new(NodeMessage::Reply(id, reply, 0)));
                     let done = Done::Envelope(envelope);
-                    self.events.push_back(Event { id: OpId::UNASKED, done });
+                    self.events.push_back(Event { id: OpId::UNREQUESTED, done });
                 }
             }
             Err(other) => {
                 let crossing = other.downcast::<Crossing>().expect("it is one");
                 if let Crossing::Home(ToHome::Ended(_, report)) = *crossing {
                     self.report = Some(*report);
-                    self.events.push_back(Event { id: OpId::UNASKED, done: Done::Stop });
+                    self.events.push_back(Event { id: OpId::UNREQUESTED, done: Done::Stop });
                 }
             }
         }

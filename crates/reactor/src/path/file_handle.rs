@@ -51,7 +51,7 @@ impl KernelHandle {
         let mut mount = 0;
         let at = (&raw mut this).cast();
         // SAFETY: the path is a C string, and `this` has the layout of `struct file_handle`, with
-        // as many bytes behind it as `bytes` says.
+        // `bytes` bytes behind it.
         let result = unsafe {
             libc::name_to_handle_at(dir.as_raw_fd(), name.as_ptr(), at, &raw mut mount, flags)
         };
@@ -75,8 +75,8 @@ impl KernelHandle {
     fn try_open(mut self, mount: BorrowedFd<'_>) -> rustix::io::Result<OwnedFd> {
         let at = (&raw mut self).cast();
         let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        // SAFETY: `self` has the layout of `struct file_handle`, with at least as many bytes behind
-        // it as `bytes` says, which the kernel only reads.
+        // SAFETY: `self` has the layout of `struct file_handle`, with at least `bytes` bytes behind
+        // it, which the kernel only reads.
         let fd = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), at, flags) };
         if fd < 0 {
             return Err(last_error());

@@ -79,9 +79,9 @@ fn convert(
     if !name.plain() {
         return Ok(None);
     }
-    let told = kind(raw.file_type());
+    let reported = kind(raw.file_type());
     let is_point = dir.points.contains(name.as_bytes());
-    let stat = if dir.detail.has_stat() || told.is_none() {
+    let stat = if dir.detail.has_stat() || reported.is_none() {
         let found = match is_point {
             true => walk::stat(context, dir.fd, name.as_bytes()),
             false => attrs::stat_entry(dir.fd, name.as_bytes()).map_err(StepError::from),
@@ -94,7 +94,7 @@ fn convert(
     } else {
         None
     };
-    let kind = stat.as_ref().map(|stat| stat.kind).or(told).unwrap_or_default();
+    let kind = stat.as_ref().map(|stat| stat.kind).or(reported).unwrap_or_default();
     let stat = stat.filter(|_| dir.detail.has_stat());
     let identified = stat.as_ref().filter(|stat| Some(stat.device) == dir.device && !is_point);
     let handle = identified.map(|stat| file_handle::of_entry(dir.fd, raw.file_name(), stat));

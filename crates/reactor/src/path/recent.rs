@@ -2,7 +2,7 @@
 //! each request.
 //!
 //! The result of a lookup is reused for [`LIFE`], and not across a change made through this
-//! reactor: a client that was told of a replacement never reads the old file. Changes by others on
+//! reactor: a client that knows of a replacement never reads the old file. Changes by others on
 //! the host are seen after [`LIFE`]; the removal or replacement of a file is seen at once, because
 //! its link count is zero. Attributes are always read afresh, and contents if the attributes tell
 //! of a change; one through a memory map may not change them, and is seen after [`LIFE`]. Only the

@@ -52,7 +52,7 @@ pub(super) fn remove(
 
 /// Renames the file at `place`.
 pub(super) fn rename_file(
-    place: &Place,
+    place: &Location,
     to: Option<BorrowedFd<'_>>,
     new_name: &Name,
     replace: bool,
@@ -73,7 +73,7 @@ pub(super) fn remove_file(
 }
 
 /// Present location of a file.
-pub(super) struct Place {
+pub(super) struct Location {
     parent: OwnedFd,
     name: Name,
 }
@@ -88,14 +88,18 @@ pub(super) fn locate(
     caller: &Caller,
     root: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
-) -> Outcome<Place> {
+) -> Outcome<Location> {
     context.host.own.be_server()?;
     let found = search(context, root, file);
     context.host.own.assume(caller, None, IdentityPart::Changing)?;
     found
 }
 
-fn search(context: &PathContext<'_>, root: BorrowedFd<'_>, file: BorrowedFd<'_>) -> Outcome<Place> {
+fn search(
+    context: &PathContext<'_>,
+    root: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+) -> Outcome<Location> {
     let top = attrs::stat(root)?;
     for _ in 0..RETRIES {
         let wanted = attrs::stat(file)?;
@@ -119,7 +123,7 @@ fn look(
     root: BorrowedFd<'_>,
     file: BorrowedFd<'_>,
     wanted: &Stat,
-) -> Outcome<Option<Place>> {
+) -> Outcome<Option<Location>> {
     let (top, path) = (enter::path_of(context, root)?, enter::path_of(context, file)?);
     let Some(path) = enter::relative(&top, &path) else { return Err(Error::CrossDevice.into()) };
     let slash = path.iter().rposition(|&b| b == b'/');
@@ -136,5 +140,5 @@ fn look(
         Ok(entry) if !entry.is_same(wanted) => return Ok(None),
         Ok(_) => {}
     }
-    Ok(Some(Place { parent, name }))
+    Ok(Some(Location { parent, name }))
 }

@@ -59,7 +59,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Place of a file: the inode number of its directory, and its name there.
 #[derive(Debug)]
-struct Place {
+struct Location {
     dir: u64,
     name: Box<[u8]>,
 }
@@ -67,7 +67,7 @@ struct Place {
 /// Places of the files of a served directory, as found by its last walk.
 #[derive(Debug, Default)]
 struct Index {
-    places: BTreeMap<u64, Place>,
+    places: BTreeMap<u64, Location>,
     /// Memory of the places, bytes.
     bytes: usize,
     /// Number of the last whole walk; zero before the first.
@@ -84,7 +84,7 @@ impl Index {
         if self.bytes + size > BYTES_MAX {
             return false;
         }
-        let before = self.places.insert(inode, Place { dir, name: name.into() });
+        let before = self.places.insert(inode, Location { dir, name: name.into() });
         self.bytes += size - before.map_or(0, |place| PLACE_SIZE + place.name.len());
         true
     }

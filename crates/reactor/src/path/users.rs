@@ -86,7 +86,7 @@ fn groups(name: &CStr, gid: u32) -> Vec<u32> {
     let mut groups = vec![0; 64];
     loop {
         let mut count = libc::c_int::try_from(groups.len()).expect("at most GROUPS_MAX");
-        // SAFETY: the name is a C string, and `count` says how many groups there is room for.
+        // SAFETY: the name is a C string, and there is room for `count` groups.
         let code =
             unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &raw mut count) };
         let count = usize::try_from(count).unwrap_or(0);

@@ -154,7 +154,7 @@ mod tests {
         let walk = |names, is_long| {
             let names = vec![Name::new(b"..").expect("a name"); names];
             let op = PathOp::Walk { root, from, names };
-            let task = Task { caller: Caller::Server, asker: NOBODY, within: None, op };
+            let task = Task { caller: Caller::Server, requester: NOBODY, within: None, op };
             perform(&host, &mut Memory::default(), (&[], is_long), &task)
         };
         assert!(matches!(walk(1, false), Performed::Lengthy));

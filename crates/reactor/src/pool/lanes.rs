@@ -122,7 +122,7 @@ pub(crate) struct Lanes<J> {
     /// Lane served last.
     last: Option<Lane>,
     /// Queue, party and number of each cancellable job.
-    waiting: BTreeMap<OpId, (Place, Party, u64)>,
+    waiting: BTreeMap<OpId, (WaitQueue, Party, u64)>,
     /// Whether the local job started last was a long one.
     long_was_last: bool,
     next: u64,
@@ -130,7 +130,7 @@ pub(crate) struct Lanes<J> {
 
 /// Queue of a waiting job.
 #[derive(Clone, Debug)]
-enum Place {
+enum WaitQueue {
     Short,
     Long,
     Lane(Lane),
@@ -195,7 +195,7 @@ impl<J: Queued> Queue<J> {
         let (place, party) = self.round.pop_first()?;
         let known = self.places.remove(&party);
         assert_eq!(known, Some(place), "a party has one place");
-        let number = self.first_of(party).expect("who has a place has a job");
+        let number = self.first_of(party).expect("a queued party has a job");
         let job = self.waiting.remove(&(party, number)).expect("it is there");
         if self.first_of(party).is_some() {
             self.join_round(party);
@@ -207,7 +207,7 @@ impl<J: Queued> Queue<J> {
     fn remove(&mut self, party: Party, number: u64) -> Option<J> {
         let job = self.waiting.remove(&(party, number))?;
         if self.first_of(party).is_none() {
-            let place = self.places.remove(&party).expect("who has a job has a place");
+            let place = self.places.remove(&party).expect("a party with a job is queued");
             self.round.remove(&place);
         }
         Some(job)
@@ -228,7 +228,7 @@ impl<J: Queued> Queue<J> {
     #[cfg(test)]
     fn check(&self) {
         let parties: BTreeSet<Party> = self.waiting.keys().map(|(party, _)| *party).collect();
-        assert!(self.places.keys().eq(&parties), "who has a job has a place");
+        assert!(self.places.keys().eq(&parties), "a party with a job is queued");
         let round: BTreeMap<Party, u64> = self.round.iter().map(|(at, of)| (*of, *at)).collect();
         assert_eq!(self.places, round, "a party has one place");
     }
@@ -323,9 +323,9 @@ impl<J: Queued> Lanes<J> {
     pub(crate) fn push(&mut self, job: J) {
         let full = job.lanes().iter().find(|lane| !self.has_place(lane));
         let place = match full.or(job.lanes().first()) {
-            Some(lane) => Place::Lane(lane.clone()),
-            None if job.is_long() => Place::Long,
-            None => Place::Short,
+            Some(lane) => WaitQueue::Lane(lane.clone()),
+            None if job.is_long() => WaitQueue::Long,
+            None => WaitQueue::Short,
         };
         self.queue(place, job);
     }
@@ -334,13 +334,13 @@ impl<J: Queued> Lanes<J> {
         self.lanes.get(lane).is_none_or(|queue| queue.running < self.limits.lane)
     }
 
-    fn queue(&mut self, place: Place, job: J) {
+    fn queue(&mut self, place: WaitQueue, job: J) {
         let number = self.next;
         self.next += 1;
         let queue = match &place {
-            Place::Short => &mut self.short,
-            Place::Long => &mut self.long,
-            Place::Lane(lane) => self.lane(lane.clone()),
+            WaitQueue::Short => &mut self.short,
+            WaitQueue::Long => &mut self.long,
+            WaitQueue::Lane(lane) => self.lane(lane.clone()),
         };
         let id = job.id();
         let party = queue.push(number, job);
@@ -367,7 +367,7 @@ impl<J: Queued> Lanes<J> {
             self.forget(&job);
             let full = job.lanes().iter().find(|lane| !self.has_place(lane)).cloned();
             if let Some(lane) = full {
-                self.queue(Place::Lane(lane), job);
+                self.queue(WaitQueue::Lane(lane), job);
                 continue;
             }
             let number = self.next;
@@ -417,7 +417,7 @@ impl<J: Queued> Lanes<J> {
     fn forget(&mut self, job: &J) {
         if let Some(id) = job.id() {
             let known = self.waiting.remove(&id);
-            assert!(known.is_some(), "what can be cancelled is found by its operation");
+            assert!(known.is_some(), "a pending operation is found by its id");
         }
     }
 
@@ -460,9 +460,9 @@ impl<J: Queued> Lanes<J> {
     pub(crate) fn remove(&mut self, id: OpId) -> Option<J> {
         let (place, party, number) = self.waiting.remove(&id)?;
         let lane = match place {
-            Place::Short => return self.short.remove(party, number),
-            Place::Long => return self.long.remove(party, number),
-            Place::Lane(lane) => lane,
+            WaitQueue::Short => return self.short.remove(party, number),
+            WaitQueue::Long => return self.long.remove(party, number),
+            WaitQueue::Lane(lane) => lane,
         };
         let queue = self.lane(lane.clone());
         let job = queue.remove(party, number);
@@ -490,20 +490,20 @@ impl<J: Queued> Lanes<J> {
         }
         for (lane, queue) in &self.lanes {
             let count = running.remove(lane).unwrap_or(0);
-            assert_eq!(queue.running, count, "what runs in a lane is counted");
+            assert_eq!(queue.running, count, "running jobs of a lane are counted");
             assert!(queue.running > 0 || !queue.waiting.is_empty(), "a lane has a use");
             assert!(queue.running <= self.limits.lane, "no more of a lane run than may");
         }
-        assert!(running.is_empty(), "what runs is in a lane that is known");
+        assert!(running.is_empty(), "a running job has a known lane");
         assert!(self.running.len() <= self.limits.lanes, "no more run than may");
         assert!(self.local_running() <= self.limits.local, "no more local jobs run than may");
         assert!(self.long.running <= self.limits.lane, "no more long jobs run than may");
         assert_eq!(self.long.running, self.long_since.len(), "each long job has begun");
         for (id, (place, party, number)) in &self.waiting {
             let queue = match place {
-                Place::Short => &self.short,
-                Place::Long => &self.long,
-                Place::Lane(lane) => &self.lanes[lane],
+                WaitQueue::Short => &self.short,
+                WaitQueue::Long => &self.long,
+                WaitQueue::Lane(lane) => &self.lanes[lane],
             };
             let job = queue.waiting.get(&(*party, *number));
             assert_eq!(job.and_then(Queued::id), Some(*id), "a job is where its place says");
@@ -511,7 +511,7 @@ impl<J: Queued> Lanes<J> {
         self.queues().for_each(Queue::check);
         let named = self.queues().flat_map(|queue| queue.waiting.values());
         let named = named.filter(|job| job.id().is_some()).count();
-        assert_eq!(self.waiting.len(), named, "what can be cancelled is found");
+        assert_eq!(self.waiting.len(), named, "a pending operation is found");
     }
 
     /// Returns the start of the oldest running job of a lane.

@@ -266,7 +266,7 @@ impl Lane {
         let Owned { name, mut buffer, receives } = self.owned.remove((name & !OWNED) as usize);
         if let (true, Ok(count)) = (receives, result) {
             let len = buffer.len() + count as usize;
-            assert!(len <= buffer.capacity(), "the kernel was told how much room there is");
+            assert!(len <= buffer.capacity(), "the kernel knows how much room there is");
             // SAFETY: there is room for it, and the kernel has written these bytes.
             unsafe { buffer.set_len(len) };
         }

@@ -89,7 +89,7 @@ impl BufferRing {
     pub(super) fn take(&mut self, index: u16, length: usize, memory: &mut Memory) -> Buf {
         let other = memory.take(0, SIZE);
         let mut buf = std::mem::replace(&mut self.buffers[usize::from(index)], other);
-        assert!(length <= SIZE, "the kernel was told how large it is");
+        assert!(length <= SIZE, "the kernel knows how large it is");
         buf.grow(length);
         self.put(index);
         buf

@@ -150,7 +150,7 @@ impl Rig {
         caller: Caller,
         op: PathOp,
     ) -> Result<PathDone, Error> {
-        let done = self.ask(|id| Op::Path { id, caller, asker: NOBODY, within, op });
+        let done = self.ask(|id| Op::Path { id, caller, requester: NOBODY, within, op });
         self.world.be_server().unwrap();
         match done {
             Done::Path(result) => result,

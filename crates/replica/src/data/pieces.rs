@@ -14,7 +14,7 @@ use std::ops::Bound;
 
 /// Position of the encoder in a state.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Position {
     /// Before the first byte.
     Begin,
     /// Before this element.
@@ -35,7 +35,13 @@ pub enum Place {
 pub trait Pieces {
     /// Appends the next pieces, as far as the meter allows and until `out` has `most` bytes.
     /// Returns the new position.
-    fn write_some(&self, place: Place, most: usize, meter: &mut Meter, out: &mut Vec<u8>) -> Place;
+    fn write_some(
+        &self,
+        place: Position,
+        most: usize,
+        meter: &mut Meter,
+        out: &mut Vec<u8>,
+    ) -> Position;
 }
 
 /// Appends elements. Returns the mark of the last one written if some are left.
@@ -64,11 +70,17 @@ fn append(value: &impl Serialize, meter: &mut Meter, out: &mut Vec<u8>) {
 }
 
 impl Pieces for AnyState {
-    fn write_some(&self, place: Place, most: usize, meter: &mut Meter, out: &mut Vec<u8>) -> Place {
+    fn write_some(
+        &self,
+        place: Position,
+        most: usize,
+        meter: &mut Meter,
+        out: &mut Vec<u8>,
+    ) -> Position {
         let length = match self {
             AnyState::Counter(_) | AnyState::Register(_) => {
                 append(self, meter, out);
-                return Place::End;
+                return Position::End;
             }
             AnyState::Text(text) => text.pieces().len(),
             AnyState::Map(map) => map.size(),
@@ -76,19 +88,21 @@ impl Pieces for AnyState {
             AnyState::Log(log) => log.len(),
             AnyState::Sheet(sheet) => sheet.size(),
         };
-        if place == Place::Begin {
+        if place == Position::Begin {
             // Variant number and element count.
             append(&(self.kind() as u32, length), meter, out);
         }
-        if let Place::Index(index) = &place {
+        if let Position::Index(index) = &place {
             assert!(*index <= length, "a state that is written stays as it was");
         }
         let (index, from) = match &place {
-            Place::Index(index) => (*index, Bound::Unbounded),
-            Place::Key(key) => (0, Bound::Excluded(key)),
-            Place::Begin | Place::Cell(_) | Place::Sessions | Place::Session(_) | Place::End => {
-                (0, Bound::Unbounded)
-            }
+            Position::Index(index) => (*index, Bound::Unbounded),
+            Position::Key(key) => (0, Bound::Excluded(key)),
+            Position::Begin
+            | Position::Cell(_)
+            | Position::Sessions
+            | Position::Session(_)
+            | Position::End => (0, Bound::Unbounded),
         };
         let range = (from, Bound::Unbounded);
         let last = match self {
@@ -96,27 +110,27 @@ impl Pieces for AnyState {
             AnyState::Text(text) => {
                 let pieces =
                     (index..length).filter_map(|at| Some((at + 1, text.pieces().get(at)?)));
-                elements(pieces, most, meter, out).map(Place::Index)
+                elements(pieces, most, meter, out).map(Position::Index)
             }
             AnyState::Log(log) => {
                 let records = (index..length).filter_map(|at| Some((at + 1, log.get(at)?)));
-                elements(records, most, meter, out).map(Place::Index)
+                elements(records, most, meter, out).map(Position::Index)
             }
             AnyState::Map(map) => {
                 let entries = map.range::<Bytes, _>(range).map(|entry| (entry.0, entry));
-                elements(entries, most, meter, out).map(|key| Place::Key(key.clone()))
+                elements(entries, most, meter, out).map(|key| Position::Key(key.clone()))
             }
             AnyState::Set(set) => {
                 let members = set.range::<Bytes, _>(range).map(|member| (member, member));
-                elements(members, most, meter, out).map(|key| Place::Key(key.clone()))
+                elements(members, most, meter, out).map(|key| Position::Key(key.clone()))
             }
             AnyState::Sheet(sheet) => {
-                let behind = if let Place::Cell(cell) = &place { Some(*cell) } else { None };
+                let behind = if let Position::Cell(cell) = &place { Some(*cell) } else { None };
                 let typed = sheet.typed(behind).map(|entry| (entry.0, entry));
-                elements(typed, most, meter, out).map(Place::Cell)
+                elements(typed, most, meter, out).map(Position::Cell)
             }
         };
-        last.unwrap_or(Place::End)
+        last.unwrap_or(Position::End)
     }
 }
 
@@ -136,20 +150,29 @@ impl AnyState {
 }
 
 impl<S: Pieces> Pieces for once::State<S> {
-    fn write_some(&self, place: Place, most: usize, meter: &mut Meter, out: &mut Vec<u8>) -> Place {
+    fn write_some(
+        &self,
+        place: Position,
+        most: usize,
+        meter: &mut Meter,
+        out: &mut Vec<u8>,
+    ) -> Position {
         let behind = match place {
-            Place::Sessions => {
+            Position::Sessions => {
                 append(&self.sessions(), meter, out);
                 None
             }
-            Place::Session(id) => Some(id),
-            inner @ (Place::Begin | Place::Index(_) | Place::Key(_) | Place::Cell(_)) => {
+            Position::Session(id) => Some(id),
+            inner @ (Position::Begin
+            | Position::Index(_)
+            | Position::Key(_)
+            | Position::Cell(_)) => {
                 let next = self.inner().write_some(inner, most, meter, out);
-                return if next == Place::End { Place::Sessions } else { next };
+                return if next == Position::End { Position::Sessions } else { next };
             }
-            Place::End => return Place::End,
+            Position::End => return Position::End,
         };
         let last = elements(self.sessions_behind(behind), most, meter, out);
-        last.map_or(Place::End, Place::Session)
+        last.map_or(Position::End, Position::Session)
     }
 }

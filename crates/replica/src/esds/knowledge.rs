@@ -112,7 +112,7 @@ impl<O> Knowledge<O> {
 
     /// `do_it`: places an operation after everything done here.
     pub(super) fn perform(&mut self, id: Id) {
-        assert!(self.waiting.contains(&id), "what is done was received, and once");
+        assert!(self.waiting.contains(&id), "done operations were received once");
         self.clock += 1;
         let replica = if self.rules.slips(Slip::LabelsShared) { 0 } else { self.me };
         self.place(id, Label { counter: self.clock, replica });

@@ -34,32 +34,38 @@ struct Log {
     /// Changed operations, oldest first. Changes sent to all peers are dropped.
     changes: VecDeque<Id>,
     /// Number of log entries sent to each replica.
-    told: Vec<usize>,
+    reported: Vec<usize>,
 }
 
 impl Log {
     fn has_news_for(&self, peer: usize) -> bool {
-        self.told[peer] < self.changes.len()
+        self.reported[peer] < self.changes.len()
     }
 
     /// Returns the operations not yet sent to a peer, without duplicates, and advances its
     /// position.
     fn take(&mut self, peer: usize, me: usize) -> BTreeSet<Id> {
         assert!(peer != me, "nobody tells itself");
-        assert!(self.told[peer] <= self.changes.len(), "what it was told has happened");
-        let news = self.changes.range(self.told[peer]..).copied().collect();
-        self.told[peer] = self.changes.len();
-        let others = || (0..self.told.len()).filter(|other| *other != me);
-        let everybody = others().map(|other| self.told[other]).min().unwrap_or(self.changes.len());
-        assert!(everybody <= self.changes.len(), "what all were told has happened");
+        assert!(
+            self.reported[peer] <= self.changes.len(),
+            "it was notified of changes that happened"
+        );
+        let news = self.changes.range(self.reported[peer]..).copied().collect();
+        self.reported[peer] = self.changes.len();
+        let others = || (0..self.reported.len()).filter(|other| *other != me);
+        let everybody =
+            others().map(|other| self.reported[other]).min().unwrap_or(self.changes.len());
+        assert!(everybody <= self.changes.len(), "all were notified of changes that happened");
         self.changes.drain(..everybody);
-        self.told.iter_mut().for_each(|told| *told = told.saturating_sub(everybody));
+        self.reported
+            .iter_mut()
+            .for_each(|reported| *reported = reported.saturating_sub(everybody));
         news
     }
 
     /// Counts changes sent to one peer as sent to all: the error of the figure.
     fn forget_all(&mut self) {
-        self.told.fill(self.changes.len());
+        self.reported.fill(self.changes.len());
     }
 }
 
@@ -73,22 +79,22 @@ impl<D: DataType> Changes<D> {
 
 impl<D: DataType> Method<D> for Changes<D> {
     fn new(data: &D, replicas: usize) -> Changes<D> {
-        let log = Log { changes: VecDeque::new(), told: vec![0; replicas] };
+        let log = Log { changes: VecDeque::new(), reported: vec![0; replicas] };
         Changes { log, commit_point: None, stable_state: data.initial(), values: BTreeMap::new() }
     }
 
     fn note(&mut self, id: Id) {
         // A single replica has no peers.
-        if self.log.told.len() > 1 {
+        if self.log.reported.len() > 1 {
             self.log.changes.push_back(id);
         }
     }
 
     /// Moves the commit point to this operation, and applies the operations passed.
     fn settle(&mut self, data: &D, knowledge: &Knowledge<D::Operator>, id: Id) {
-        assert!(knowledge.is_stable(id), "what is settled is stable");
+        assert!(knowledge.is_stable(id), "settled operations are stable");
         let label =
-            knowledge.get(id).and_then(|known| known.label).expect("what is stable is done");
+            knowledge.get(id).and_then(|known| known.label).expect("stable operations are done");
         if Some(label) <= self.commit_point {
             return;
         }

@@ -127,8 +127,8 @@ impl<D: DataType, M: Method<D>> IoAutomaton for Site<D, M> {
             }
             3.. => {
                 let to = task - 3;
-                let tells = self.due.has(to) && self.method.has_news_for(to);
-                actions.extend(tells.then_some(Action::Gossip(to)));
+                let reports = self.due.has(to) && self.method.has_news_for(to);
+                actions.extend(reports.then_some(Action::Gossip(to)));
             }
         }
     }
@@ -146,12 +146,12 @@ impl<D: DataType, M: Method<D>> IoAutomaton for Site<D, M> {
                 None
             }
             Action::Respond(id, to) => {
-                assert!(self.pending.remove(&id), "what is pending is answered once");
+                assert!(self.pending.remove(&id), "a pending request has one reply");
                 let value = self.method.value(&self.data, &self.knowledge, id);
                 Some(PartOutput::To(vec![to], Message::Response(id, value)))
             }
             Action::Gossip(to) => {
-                assert!(self.due.has(to), "it is told when it is time");
+                assert!(self.due.has(to), "it is notified when it is time");
                 self.due.remove(to);
                 let news = self.method.gossip_for(&self.knowledge, to);
                 Some(PartOutput::To(vec![to], Message::Gossip(news)))

@@ -54,22 +54,22 @@ fn submit<R: ReplicaPart<Words>>(
 type Outcome = (Vec<(u64, String)>, usize);
 
 fn settle<R: ReplicaPart<Words>>(service: &mut Channelled<Station<Words, R>>) -> Outcome {
-    let (mut answers, mut told, mut scheduler) = (Vec::new(), 0, RoundRobin::default());
+    let (mut answers, mut reported, mut scheduler) = (Vec::new(), 0, RoundRobin::default());
     while let Some(action) = scheduler.choose(service) {
         if let Move::Deliver { from, to, index } = action
             && let Message::Gossip(news) = &service.channel(from, to)[index]
         {
-            told += news.len();
+            reported += news.len();
         }
         answers.extend(service.transition(action).map(|(_, (id, value))| (id.0, value)));
     }
-    (answers, told)
+    (answers, reported)
 }
 
 /// Both give the same answers; the optimised one gossips each change once.
 #[test]
 fn gossip_grows_quadratically_or_linearly() {
-    let told = |operations: u64| {
+    let reported = |operations: u64| {
         let mut plain = service(3, |me| Plain::new(Words, me, 3, Rules::PAPER));
         let mut optimised = service(3, |me| Optimised::new(Words, me, 3, Rules::PAPER));
         let mut sums = (0, 0);
@@ -82,7 +82,7 @@ fn gossip_grows_quadratically_or_linearly() {
         }
         sums
     };
-    let (few, many) = (told(10), told(40));
+    let (few, many) = (reported(10), reported(40));
     assert_eq!(few.1 * 4, many.1);
     assert!(many.0 > 12 * few.0, "{few:?} {many:?}");
 }

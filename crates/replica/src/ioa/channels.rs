@@ -141,7 +141,7 @@ impl<P: Part> IoAutomaton for Channelled<P> {
                 PartOutput::Outside(answer) => return Some((at, answer)),
                 PartOutput::To(others, message) => {
                     for to in others {
-                        assert!(to != at, "no part is told by itself");
+                        assert!(to != at, "no part notifies itself");
                         self.channel_mut(at, to).push_back(message.clone());
                     }
                 }

@@ -46,7 +46,7 @@ pub enum Input {
     /// This participant has performed its part.
     Done(usize),
     /// This process requests our reservation.
-    Asked(usize),
+    Requested(usize),
     /// The holder of our reservation performed its action, and we performed our part.
     Joined {
         /// Holder of our reservation.
@@ -93,7 +93,7 @@ enum State {
     /// Waiting for the reply of `others[granted]`; those before have granted.
     Negotiating { others: Vec<usize>, granted: usize },
     /// Waiting for the reply of `asked`, after which everything is released.
-    Retreating { asked: usize, held: Vec<usize> },
+    Retreating { requested: usize, held: Vec<usize> },
     /// Holding all reservations, and waiting for its own action to be performed or withdrawn.
     Holding { others: Vec<usize> },
     /// Waiting for the `missing` participants to perform their parts of its action; afterwards it
@@ -203,8 +203,8 @@ impl Automaton for Reservation {
             (State::Negotiating { others, granted }, Input::Refused(_)) => {
                 self.retreat(&others[..granted], out)
             }
-            (State::Retreating { asked, mut held }, Input::Granted(_)) => {
-                held.push(asked);
+            (State::Retreating { requested, mut held }, Input::Granted(_)) => {
+                held.push(requested);
                 self.retreat(&held, out)
             }
             (State::Retreating { held, .. }, Input::Refused(_)) => self.retreat(&held, out),
@@ -220,12 +220,12 @@ impl Automaton for Reservation {
             (State::Engaged { dismiss, missing }, Input::Done(by)) => {
                 done(dismiss, except(missing, by), out)
             }
-            (State::Free | State::Resting, Input::Asked(by)) => {
+            (State::Free | State::Resting, Input::Requested(by)) => {
                 out.push(Output::Grant(by));
                 State::Reserved { by }
             }
             // All other states are reserved, or wait for another process.
-            (state, Input::Asked(by)) => {
+            (state, Input::Requested(by)) => {
                 out.push(Output::Refuse(by));
                 state
             }
@@ -261,8 +261,8 @@ impl Automaton for Reservation {
             State::Negotiating { others, granted } => {
                 assert!(several(others) && *granted < others.len());
             }
-            State::Retreating { asked, held } => {
-                assert!(held.is_sorted() && !held.contains(asked));
+            State::Retreating { requested, held } => {
+                assert!(held.is_sorted() && !held.contains(requested));
             }
             State::Holding { others } => assert!(several(others)),
             State::Engaged { dismiss, missing } => {
@@ -279,8 +279,8 @@ impl Reservation {
             (State::Negotiating { others, granted }, Input::Granted(by) | Input::Refused(by)) => {
                 others[*granted] == *by
             }
-            (State::Retreating { asked, .. }, Input::Granted(by) | Input::Refused(by)) => {
-                asked == by
+            (State::Retreating { requested, .. }, Input::Granted(by) | Input::Refused(by)) => {
+                requested == by
             }
             (State::Engaged { missing, .. }, Input::Done(by)) => missing.contains(by),
             (State::Reserved { by: owner }, Input::Joined { by, .. } | Input::Released(by))
@@ -288,7 +288,9 @@ impl Reservation {
             // The transition decides whether they are permitted at all.
             (_, Input::Granted(_) | Input::Refused(_) | Input::Done(_) | Input::Released(_))
             | (_, Input::Joined { .. } | Input::Over(_) | Input::Want(_) | Input::Rested)
-            | (_, Input::Performed | Input::Withdrawn | Input::Asked(_) | Input::Lost(_)) => true,
+            | (_, Input::Performed | Input::Withdrawn | Input::Requested(_) | Input::Lost(_)) => {
+                true
+            }
         }
     }
 
@@ -309,13 +311,13 @@ impl Reservation {
                 self.retreat(&others[..granted], out)
             }
             State::Negotiating { mut others, granted } if others[..granted].contains(&other) => {
-                let asked = others[granted];
+                let requested = others[granted];
                 others.truncate(granted);
-                State::Retreating { asked, held: except(others, other) }
+                State::Retreating { requested, held: except(others, other) }
             }
-            State::Retreating { asked, held } if asked == other => self.retreat(&held, out),
-            State::Retreating { asked, held } => {
-                State::Retreating { asked, held: except(held, other) }
+            State::Retreating { requested, held } if requested == other => self.retreat(&held, out),
+            State::Retreating { requested, held } => {
+                State::Retreating { requested, held: except(held, other) }
             }
             State::Holding { others } if others.contains(&other) => {
                 self.retreat(&except(others, other), out)
@@ -350,7 +352,10 @@ fn ask_next(others: Vec<usize>, granted: usize, out: &mut Vec<Output>) -> State 
 
 /// Waits for the missing participants; if there are none, notifies all in `dismiss`.
 fn done(dismiss: Vec<usize>, missing: Vec<usize>, out: &mut Vec<Output>) -> State {
-    assert!(missing.iter().all(|one| dismiss.is_empty() || dismiss.contains(one)), "all are told");
+    assert!(
+        missing.iter().all(|one| dismiss.is_empty() || dismiss.contains(one)),
+        "all are notified"
+    );
     if !missing.is_empty() {
         return State::Engaged { dismiss, missing };
     }

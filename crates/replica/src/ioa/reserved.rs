@@ -121,7 +121,10 @@ impl<P: Part> Reserved<P> {
         {
             self.part.input(PartInput::Outside(request));
         }
-        assert!(self.deferred.is_empty() || !self.status.may_act(), "who may act hears everybody");
+        assert!(
+            self.deferred.is_empty() || !self.status.may_act(),
+            "an active part receives from all"
+        );
     }
 
     /// Returns the enabled actions of one of the part's tasks.
@@ -176,11 +179,11 @@ impl<P: Part> IoAutomaton for Reserved<P> {
         }
     }
 
-    fn transition(&mut self, deed: Self::Action) -> Option<Self::Output> {
-        match deed {
+    fn transition(&mut self, work: Self::Action) -> Option<Self::Output> {
+        match work {
             ReservedAction::Send => {
-                let (to, talk) = self.to_say.pop_front().expect("it was enabled");
-                return Some(PartOutput::To(vec![to], talk));
+                let (to, exchange) = self.to_say.pop_front().expect("it was enabled");
+                return Some(PartOutput::To(vec![to], exchange));
             }
             ReservedAction::Rest => self.advance(Input::Rested),
             ReservedAction::Want(others) => self.advance(Input::Want(others)),
@@ -214,7 +217,7 @@ impl<P: Part> IoAutomaton for Reserved<P> {
                 self.part.input(PartInput::Lost(other));
                 self.advance(Input::Lost(other));
             }
-            PartInput::From(from, ReservedMessage::Ask) => self.advance(Input::Asked(from)),
+            PartInput::From(from, ReservedMessage::Ask) => self.advance(Input::Requested(from)),
             PartInput::From(from, ReservedMessage::Grant) => self.advance(Input::Granted(from)),
             PartInput::From(from, ReservedMessage::Refuse) => self.advance(Input::Refused(from)),
             PartInput::From(from, ReservedMessage::Release) => self.advance(Input::Released(from)),

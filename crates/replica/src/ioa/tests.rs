@@ -7,13 +7,13 @@ const IDENTIFIERS: [u64; 5] = [4, 1, 5, 2, 3];
 
 /// Runs a composition to quiescence. Returns its outputs and the number of transitions.
 fn run<C: IoAutomaton>(mut whole: C, mut scheduler: impl Scheduler<C>) -> (Vec<C::Output>, usize) {
-    let (mut said, mut transitions) = (Vec::new(), 0);
+    let (mut output, mut transitions) = (Vec::new(), 0);
     while let Some(action) = scheduler.choose(&whole) {
-        said.extend(whole.transition(action));
+        output.extend(whole.transition(action));
         transitions += 1;
         assert!(transitions < 100_000, "it never ends");
     }
-    (said, transitions)
+    (output, transitions)
 }
 
 fn members() -> Vec<Member> {
@@ -95,7 +95,7 @@ fn rounds_until_done(mut rest: impl FnMut(usize, u8) -> u32) -> Option<u32> {
     let mut parts: Vec<_> = Member::ring(&[1, 2]).into_iter().map(Reserved::new).collect();
     let mut resting = [0; 2];
     for round in 0..1000 {
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         for (at, part) in parts.iter_mut().enumerate() {
             match part.rest() {
                 Some(doublings) if resting[at] == 0 => resting[at] = 1 + rest(at, doublings),
@@ -103,17 +103,17 @@ fn rounds_until_done(mut rest: impl FnMut(usize, u8) -> u32) -> Option<u32> {
             }
             resting[at] = resting[at].saturating_sub(1);
             let ready =
-                |deed: &ReservedAction<_>| resting[at] == 0 || *deed != ReservedAction::Rest;
-            if let Some(deed) = all_enabled(part).into_iter().find(ready) {
-                said.extend(part.transition(deed).map(|said| (at, said)));
+                |work: &ReservedAction<_>| resting[at] == 0 || *work != ReservedAction::Rest;
+            if let Some(work) = all_enabled(part).into_iter().find(ready) {
+                output.extend(part.transition(work).map(|output| (at, output)));
             }
         }
-        for (from, said) in said {
-            match said {
+        for (from, output) in output {
+            match output {
                 PartOutput::Outside(_) => return Some(round),
-                PartOutput::To(others, talk) => others
+                PartOutput::To(others, exchange) => others
                     .into_iter()
-                    .for_each(|to| parts[to].input(PartInput::From(from, talk.clone()))),
+                    .for_each(|to| parts[to].input(PartInput::From(from, exchange.clone()))),
             }
         }
     }

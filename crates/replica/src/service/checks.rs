@@ -10,12 +10,12 @@ impl<D: DataType> Replica<D> {
         for record in &self.unwritten {
             number += 1;
             assert_eq!(record.number, number, "records are numbered without gaps");
-            assert!(record.done.covers(has), "what is done stays done");
+            assert!(record.done.covers(has), "done operations stay done");
             has = &record.done;
         }
-        assert!(self.origins.done().covers(has), "what is written was done");
+        assert!(self.origins.done().covers(has), "written operations were done");
         let news = self.unwritten.iter().rev().find_map(|record| record.member_state.as_ref());
-        let last = news.unwrap_or(self.members.said());
+        let last = news.unwrap_or(self.members.announced());
         assert_eq!(last, self.members.member_state(), "how it stands is said, or will be");
     }
 
@@ -24,7 +24,7 @@ impl<D: DataType> Replica<D> {
         for entry in self.order.suffix() {
             assert!(self.clock >= entry.label.counter, "later labels are greater");
             let done = self.origins.done().get(entry.label.origin);
-            assert!(entry.number <= done, "what is placed is done");
+            assert!(entry.number <= done, "placed operations are done");
         }
         assert!(self.clock >= self.order.commit_point().map_or(0, |label| label.counter));
         let peers = self.peers.iter().map(|(id, _)| id);

@@ -228,7 +228,7 @@ pub(super) struct Members {
     me: ReplicaId,
     member_state: MembershipState,
     /// Part of it that is durable in the journal, and therefore sent to others.
-    said: MembershipState,
+    announced: MembershipState,
     /// Operations of each other member that has sealed the same change.
     seals: BTreeMap<ReplicaId, Vector>,
     /// Membership that another participant has reached by this change.
@@ -254,7 +254,7 @@ impl Members {
     pub(super) fn new(me: ReplicaId, member_state: MembershipState) -> Members {
         Members {
             me,
-            said: member_state.clone(),
+            announced: member_state.clone(),
             member_state,
             seals: BTreeMap::new(),
             reached: None,
@@ -272,19 +272,19 @@ impl Members {
     }
 
     /// Returns the membership state that may be sent to others.
-    pub(super) fn said(&self) -> &MembershipState {
-        &self.said
+    pub(super) fn announced(&self) -> &MembershipState {
+        &self.announced
     }
 
     /// Reports whether the whole membership state is in the journal.
-    pub(super) fn is_said(&self) -> bool {
-        self.said == self.member_state
+    pub(super) fn is_reported(&self) -> bool {
+        self.announced == self.member_state
     }
 
     /// Records a durable membership state. Returns the membership, if it is new.
     pub(super) fn persisted(&mut self, member_state: MembershipState) -> Option<Arc<Membership>> {
-        let before = std::mem::replace(&mut self.said, member_state).membership.epoch;
-        let now = &self.said.membership;
+        let before = std::mem::replace(&mut self.announced, member_state).membership.epoch;
+        let now = &self.announced.membership;
         (now.epoch != before).then(|| now.clone())
     }
 
@@ -458,7 +458,7 @@ impl Members {
         if let Some(reached) = self.reached.as_ref().filter(|reached| all_here(reached)) {
             return Some(reached.clone());
         }
-        if !self.is_said() || !change.members.contains_key(&self.me) {
+        if !self.is_reported() || !change.members.contains_key(&self.me) {
             return None;
         }
         let mut all = done.clone();
@@ -498,8 +498,8 @@ impl Members {
         assert!(change.is_none_or(|change| change.from == now.epoch), "it is one of this epoch");
         assert!(change.is_some() || self.seals.is_empty(), "only a change is sealed");
         assert!(change.is_some() || self.reached.is_none(), "only a change is reached");
-        let said = self.said.membership.epoch.number;
-        assert!(said <= now.epoch.number, "nothing is said before it is so");
+        let announced = self.announced.membership.epoch.number;
+        assert!(announced <= now.epoch.number, "nothing is said before it is so");
         assert!(!self.seals.contains_key(&self.me), "it knows of itself");
         assert!(now.members.len() <= MEMBERS_MAX, "members are limited");
         assert!(now.members.keys().all(|id| !now.retired.contains_key(id)), "nobody comes again");

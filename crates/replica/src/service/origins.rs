@@ -96,7 +96,7 @@ impl<O> Origins<O> {
     pub(super) fn drop_early(&mut self, id: ReplicaId) {
         let Some(origin) = self.of.get_mut(&id) else { return };
         let placed = usize::try_from(origin.done - origin.forgotten).expect("they are kept");
-        assert!(placed <= origin.entries.len(), "what is placed was received");
+        assert!(placed <= origin.entries.len(), "placed operations were received");
         self.kept.operations -= origin.entries.len() - placed;
         self.kept.bytes -= count(origin.received_bytes() - origin.bytes(origin.done));
         origin.entries.truncate(placed);
@@ -173,7 +173,7 @@ impl<O> Origins<O> {
     pub(super) fn place(&mut self, id: ReplicaId, number: u64) {
         let origin = self.of.get_mut(&id).expect("it was ready");
         assert_eq!(number, origin.done + 1, "operations of one origin are placed in order");
-        assert!(number <= origin.received(), "what is placed was received");
+        assert!(number <= origin.received(), "placed operations were received");
         origin.done = number;
         self.done.raise(id, number);
     }
@@ -264,7 +264,7 @@ impl<O> Origins<O> {
                     return false;
                 }
                 meter.spend(1);
-                assert!(origin.forgotten < origin.done, "what is forgotten is done");
+                assert!(origin.forgotten < origin.done, "forgotten operations are done");
                 origin.forgotten += 1;
                 self.kept.operations -= 1;
                 self.kept.bytes -= count(bytes - origin.forgotten_bytes);
@@ -298,9 +298,9 @@ impl<O> Origins<O> {
     pub(super) fn check(&self) {
         let mut kept = Amount::default();
         for (id, origin) in &self.of {
-            assert!(origin.forgotten <= origin.done, "what is forgotten is done");
-            assert!(origin.done <= origin.received(), "what is done was received");
-            assert_eq!(self.done.get(*id), origin.done, "what is done is known of each");
+            assert!(origin.forgotten <= origin.done, "forgotten operations are done");
+            assert!(origin.done <= origin.received(), "done operations were received");
+            assert_eq!(self.done.get(*id), origin.done, "done operations are known of each");
             let (mut number, mut bytes, mut label) =
                 (origin.forgotten, origin.forgotten_bytes, None);
             for (entry, upto) in &origin.entries {
@@ -313,7 +313,7 @@ impl<O> Origins<O> {
             kept.operations += origin.entries.len();
             kept.bytes += count(bytes - origin.forgotten_bytes);
         }
-        assert_eq!(self.kept.operations, kept.operations, "what is kept is counted");
+        assert_eq!(self.kept.operations, kept.operations, "kept entries are counted");
         assert_eq!(self.kept.bytes, kept.bytes, "its bytes are counted");
     }
 

@@ -38,13 +38,13 @@ impl<D: DataType> Replica<D> {
         self.members.handle(from, &message);
         self.meter.spend(self.work_of(&message));
         let mut owes = message.asks;
-        let mut heard = self.clock.max(self.origins.last_counter());
+        let mut arrived = self.clock.max(self.origins.last_counter());
         for entry in message.entries {
             // The sender may be honest and only forward a forged operation.
-            if entry.label.counter > heard.saturating_add(AHEAD_MAX) {
+            if entry.label.counter > arrived.saturating_add(AHEAD_MAX) {
                 continue;
             }
-            heard = heard.max(entry.label.counter);
+            arrived = arrived.max(entry.label.counter);
             // The sender of a known operation has missed our acknowledgement.
             let (bytes, early) = (self.size(&entry), self.config.limits.early);
             owes |= self.origins.receive(entry, bytes, early) == Receipt::Known;
@@ -52,7 +52,7 @@ impl<D: DataType> Replica<D> {
         let stands = (message.epoch, message.change.map(|change| change.to()));
         let peer = self.peers.get_mut(from).expect("it is a member");
         peer.owes |= owes;
-        peer.says(&message.has, stands, self.members.membership().epoch);
+        peer.shows(&message.has, stands, self.members.membership().epoch);
         self.place(out);
     }
 

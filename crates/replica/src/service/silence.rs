@@ -85,7 +85,7 @@ impl<D: DataType> Replica<D> {
         let is_member = |id: &ReplicaId| membership.members.contains_key(id);
         let silent: BTreeSet<ReplicaId> =
             self.silence.ours.iter().copied().filter(is_member).collect();
-        let may = self.members.is_said() && !self.members.is_outside() && !self.is_outdated;
+        let may = self.members.is_reported() && !self.members.is_outside() && !self.is_outdated;
         if silent.is_empty() || !may {
             self.silence.again = None;
             return;

@@ -40,7 +40,7 @@ fn message(has: Vector, asks: bool) -> Message<Operator> {
 }
 
 /// Returns the sent messages, in order.
-fn said(out: Vec<Out>) -> Vec<Message<Operator>> {
+fn announced(out: Vec<Out>) -> Vec<Message<Operator>> {
     let messages = out.into_iter().filter_map(|output| {
         let Output::Send(_, message) = output else { return None };
         Some(message)
@@ -120,15 +120,15 @@ fn unqueried_operations_are_applied_in_batches() {
 #[test]
 fn a_strict_answer_takes_two_hops() {
     let (mut a, mut b) = (replica(A, &[A, B]), replica(B, &[A, B]));
-    let hello = said(step(&mut a, Input::Connected(B)));
-    said(step(&mut b, Input::Connected(A)));
+    let hello = announced(step(&mut a, Input::Connected(B)));
+    announced(step(&mut b, Input::Connected(A)));
     assert!(matches!(&hello[..], [Message { asks: true, .. }]), "{hello:?}");
     assert_eq!(answered(&step(&mut a, add(1, 5, true, &Vector::new()))), []);
-    let to_b = said(step(&mut a, Input::Persisted(1)));
+    let to_b = announced(step(&mut a, Input::Persisted(1)));
     assert_eq!((to_b.len(), to_b[0].entries.len()), (1, 1));
     let out = step(&mut b, Input::Received(A, to_b[0].clone()));
     assert!(out.iter().any(|output| matches!(output, Output::Persist(1, _))), "{out:?}");
-    let to_a = said(step(&mut b, Input::Persisted(1)));
+    let to_a = announced(step(&mut b, Input::Persisted(1)));
     let out = step(&mut a, Input::Received(B, to_a[0].clone()));
     assert_eq!(answered(&out), [(1, Value::Integer(5), true)]);
     // Here nothing is retained; there it is not yet known that the acknowledgement arrived.
@@ -276,8 +276,8 @@ fn large_operations_count_by_size() {
     }
     let out = step(&mut a, add(3, 1, false, &Vector::new()));
     assert_eq!(out, [Output::Refuse(Ticket(3), Refusal::Unwritten)], "two are kept");
-    let told = said(step(&mut a, Input::Persisted(2)));
-    let each: Vec<usize> = told.iter().map(|message| message.entries.len()).collect();
+    let reported = announced(step(&mut a, Input::Persisted(2)));
+    let each: Vec<usize> = reported.iter().map(|message| message.entries.len()).collect();
     assert_eq!(each, [1, 1], "one in each message, and two on their way");
     let has = [(A, 1)].into_iter().collect();
     step(&mut a, Input::Received(B, message(has, false)));
@@ -374,15 +374,15 @@ fn conflicting_changes_are_refused_with_a_reason() {
     let other = b.plan(&lose(d)).expect("it can");
     step(&mut a, Input::Change(one));
     assert_eq!(a.clash(), None);
-    let told = Message { change: Some(Arc::new(other)), ..message(Vector::new(), false) };
-    step(&mut a, Input::Received(B, told.clone()));
+    let reported = Message { change: Some(Arc::new(other)), ..message(Vector::new(), false) };
+    step(&mut a, Input::Received(B, reported.clone()));
     assert_eq!(a.clash(), Some(&Objection::Most));
     // An administrator who is sure requests both.
     assert_eq!(a.plan(&lose(d)), Err(Objection::Most));
     let both = a.plan(&ChangeRequest { forced: true, ..lose(d) }).expect("it can");
     step(&mut a, Input::Change(both.clone()));
     assert_eq!((a.clash(), a.member_state().change.as_deref()), (None, Some(&both)));
-    step(&mut a, Input::Received(B, told));
+    step(&mut a, Input::Received(B, reported));
     assert_eq!(a.clash(), None);
 }
 
@@ -442,12 +442,12 @@ fn changes_are_joined() {
     step(&mut a, Input::Change(one.clone()));
     step(&mut b, Input::Change(other.clone()));
     let has = Vector::new();
-    let told = |change: &Change| Message {
+    let reported = |change: &Change| Message {
         change: Some(Arc::new(change.clone())),
         ..message(has.clone(), false)
     };
-    step(&mut a, Input::Received(B, told(&other)));
-    step(&mut b, Input::Received(A, told(&one)));
+    step(&mut a, Input::Received(B, reported(&other)));
+    step(&mut b, Input::Received(A, reported(&one)));
     assert_eq!(a.member_state().change, b.member_state().change);
     let members = &a.member_state().change.as_ref().expect("sealed").members;
     assert_eq!(members.keys().copied().collect::<Vec<_>>(), [A, C]);
@@ -632,7 +632,7 @@ fn nth(origin: ReplicaId, number: u64) -> Arc<Entry<Operator>> {
 #[test]
 fn a_busy_peer_receives_retransmissions() {
     let mut b = replica(B, &[A, B, C]);
-    let (mut out, mut written, mut told) = (Vec::new(), 0, Vec::new());
+    let (mut out, mut written, mut reported) = (Vec::new(), 0, Vec::new());
     for input in [A, C].map(Input::Connected) {
         b.step(NOW, input, &mut out);
     }
@@ -648,12 +648,12 @@ fn a_busy_peer_receives_retransmissions() {
             if let Output::Persist(record, _) = output {
                 written = record;
             } else if let Output::Send(C, message) = output {
-                told.extend(message.entries);
+                reported.extend(message.entries);
             }
         }
         b.step(now, Input::Persisted(written), &mut out);
     }
-    assert_eq!(told.first(), Some(&nth(A, 1)));
+    assert_eq!(reported.first(), Some(&nth(A, 1)));
 }
 
 /// Operations that A sends to C itself do not reduce B's window to C.
@@ -668,8 +668,8 @@ fn operations_received_from_others_are_not_retransmitted() {
     let entries = (1..=3).map(|number| nth(A, number)).collect();
     step(&mut b, Input::Received(A, Message { entries, ..message(has, false) }));
     step(&mut b, add(1, 1, false, &Vector::new()));
-    let told = said(step(&mut b, Input::Persisted(2)));
-    let of_b = told.iter().flat_map(|message| &message.entries);
+    let reported = announced(step(&mut b, Input::Persisted(2)));
+    let of_b = reported.iter().flat_map(|message| &message.entries);
     assert_eq!(of_b.map(|entry| entry.label.origin).collect::<Vec<_>>(), [B]);
 }
 
@@ -689,24 +689,24 @@ fn a_step_does_no_more_work_than_it_may() {
         crate::data::sheet::Operator::Set(cell("A1"), formula),
     ];
     let looks = (0..100).map(|_| crate::data::sheet::Operator::Get(cell("A1")));
-    let (mut out, mut asked) = (Vec::new(), 0);
+    let (mut out, mut requested) = (Vec::new(), 0);
     for operator in typed.into_iter().chain(looks) {
-        asked += 1;
-        let (ticket, after) = (Ticket(asked), Vector::new());
+        requested += 1;
+        let (ticket, after) = (Ticket(requested), Vector::new());
         let until = NOW + Duration::from_secs(1);
         let (strict, operator) = (true, sheet(operator));
         let input = Input::Request { ticket, after, strict, operator, until };
         a.step(NOW, input, &mut out);
     }
     // All become final at once: each read costs more than all steps together should.
-    a.step(NOW, Input::Persisted(asked), &mut out);
+    a.step(NOW, Input::Persisted(requested), &mut out);
     out.clear();
-    let has = [(A, asked)].into_iter().collect();
+    let has = [(A, requested)].into_iter().collect();
     let epoch = Membership::first(BTreeMap::new()).epoch;
-    let heard =
+    let arrived =
         Message { entries: Vec::new(), has, asks: false, epoch, change: None, reached: None };
     let (mut steps, mut most) = (0, 0);
-    let mut input = Input::Received(B, heard);
+    let mut input = Input::Received(B, arrived);
     loop {
         a.set_allowance(1000);
         a.step(NOW, input, &mut out);
@@ -719,7 +719,7 @@ fn a_step_does_no_more_work_than_it_may() {
     }
     assert!(steps >= 100 && most <= 1000 + PIECE_MAX, "{steps} steps, at most {most} units");
     let answers = out.iter().filter(|output| matches!(output, Output::Answer { .. })).count();
-    assert_eq!((answers as u64, a.kept()), (asked, 0));
+    assert_eq!((answers as u64, a.kept()), (requested, 0));
 }
 
 /// The pieces equal the whole encoding, wherever it is cut and whatever happens meanwhile.
@@ -759,14 +759,14 @@ fn a_snapshot_is_the_same_in_pieces() {
         (1..=50).for_each(|number| ask(&mut a, number));
         a.step(NOW, Input::Persisted(50), &mut Vec::new());
         let epoch = Membership::first(BTreeMap::new()).epoch;
-        let heard = |to: u64| {
+        let arrived = |to: u64| {
             let (entries, has) = (Vec::new(), [(A, to)].into_iter().collect());
             Input::Received(
                 B,
                 Message { entries, has, asks: false, epoch, change: None, reached: None },
             )
         };
-        a.step(NOW, heard(30), &mut Vec::new());
+        a.step(NOW, arrived(30), &mut Vec::new());
         for (most, work) in [(1, 1), (10, 3), (100, 1000), (usize::MAX, u64::MAX)] {
             let whole = binary::write(&a.snapshot());
             let (mut writing, mut bytes) = (a.begin_writing(), Vec::new());
@@ -783,8 +783,8 @@ fn a_snapshot_is_the_same_in_pieces() {
                 if pieces == 3 && most == 1 {
                     ask(&mut a, 51);
                     a.step(NOW, Input::Persisted(51), &mut Vec::new());
-                    a.step(NOW, heard(51), &mut Vec::new());
-                    assert_eq!(a.kept(), 21, "what is to be written stays");
+                    a.step(NOW, arrived(51), &mut Vec::new());
+                    assert_eq!(a.kept(), 21, "pages to be written stay");
                 }
             }
             assert!(most != 1 || pieces > 3, "{kind}: {pieces}");

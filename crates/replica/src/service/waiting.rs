@@ -66,7 +66,7 @@ impl<V> PendingAnswer<V> {
 
 /// Queue of a ticket, and its key there.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum QueueKey {
     /// Waiting for this predecessor; with its arrival number.
     Blocked(ReplicaId, u64, u64),
     /// Waiting for its turn; with its arrival number.
@@ -80,7 +80,7 @@ enum Place {
 /// Pending requests and answers.
 #[derive(Clone, Debug)]
 pub(super) struct Waiting<D: DataType> {
-    places: BTreeMap<Ticket, (Place, Instant)>,
+    places: BTreeMap<Ticket, (QueueKey, Instant)>,
     by_time: BTreeSet<(Instant, Ticket)>,
     /// By the first missing predecessor and the arrival number.
     blocked: BTreeMap<(ReplicaId, u64, u64), Blocked<D::Operator>>,
@@ -90,7 +90,7 @@ pub(super) struct Waiting<D: DataType> {
     held: Amount,
     pending_answers: BTreeMap<(u64, u64), PendingAnswer<D::Value>>,
     /// Size of these in bytes.
-    unsaid_bytes: usize,
+    unsent_bytes: usize,
     /// Number of the last record in the journal.
     sayable: u64,
     /// By operation number.
@@ -108,7 +108,7 @@ impl<D: DataType> Waiting<D> {
             ready: BTreeMap::new(),
             held: Amount::default(),
             pending_answers: BTreeMap::new(),
-            unsaid_bytes: 0,
+            unsent_bytes: 0,
             sayable: 0,
             strict: BTreeMap::new(),
             arrivals: 0,
@@ -125,16 +125,16 @@ impl<D: DataType> Waiting<D> {
         !self.ready.is_empty()
     }
 
-    fn expect(&mut self, ticket: Ticket, place: Place, until: Instant) {
+    fn expect(&mut self, ticket: Ticket, place: QueueKey, until: Instant) {
         let before = self.places.insert(ticket, (place, until));
         assert!(before.is_none(), "a ticket waits for one thing");
         self.by_time.insert((until, ticket));
     }
 
-    fn leave(&mut self, ticket: Ticket) -> Option<Place> {
+    fn leave(&mut self, ticket: Ticket) -> Option<QueueKey> {
         let (place, until) = self.places.remove(&ticket)?;
         let timed = self.by_time.remove(&(until, ticket));
-        assert!(timed, "who waits gives up some time");
+        assert!(timed, "a waiting request has a deadline");
         Some(place)
     }
 
@@ -151,18 +151,18 @@ impl<D: DataType> Waiting<D> {
         let place = match lacks {
             Some((of, number)) => {
                 self.blocked.insert((of, number, arrival), request);
-                Place::Blocked(of, number, arrival)
+                QueueKey::Blocked(of, number, arrival)
             }
             None => {
                 self.ready.insert(arrival, request);
-                Place::Ready(arrival)
+                QueueKey::Ready(arrival)
             }
         };
         self.expect(ticket, place, until);
     }
 
     fn release(&mut self, request: &Blocked<D::Operator>) {
-        assert!(self.held.operations > 0, "what waits is counted");
+        assert!(self.held.operations > 0, "waiting entries are counted");
         assert!(self.held.bytes >= request.size(), "its bytes are counted");
         self.held = self.held.without(Amount { operations: 1, bytes: request.size() });
     }
@@ -219,21 +219,21 @@ impl<D: DataType> Waiting<D> {
     ) {
         self.arrivals += 1;
         let pending_answers = PendingAnswer { ticket, value, bytes, is_final, token };
-        self.unsaid_bytes += pending_answers.size();
+        self.unsent_bytes += pending_answers.size();
         self.pending_answers.insert((record, self.arrivals), pending_answers);
-        self.expect(ticket, Place::PendingAnswer(record, self.arrivals), until);
+        self.expect(ticket, QueueKey::PendingAnswer(record, self.arrivals), until);
     }
 
     /// Amount of answers waiting for the journal.
     pub(super) fn pending_answers(&self) -> Amount {
-        Amount { operations: self.pending_answers.len(), bytes: self.unsaid_bytes }
+        Amount { operations: self.pending_answers.len(), bytes: self.unsent_bytes }
     }
 
     /// Adds a strict operation that waits to be final.
     pub(super) fn expect_final(&mut self, number: u64, ticket: Ticket, until: Instant) {
         let before = self.strict.insert(number, ticket);
         assert!(before.is_none(), "one waits for each operation");
-        self.expect(ticket, Place::Strict(number), until);
+        self.expect(ticket, QueueKey::Strict(number), until);
     }
 
     /// Takes the ticket that waits for this own operation to be final.
@@ -262,7 +262,7 @@ impl<D: DataType> Waiting<D> {
             && let Some((_, first)) = self.pending_answers.pop_first()
         {
             meter.spend(1 + work::of_bytes(first.bytes));
-            self.unsaid_bytes -= first.size();
+            self.unsent_bytes -= first.size();
             let PendingAnswer { ticket, value, is_final, token, .. } = first;
             self.leave(ticket);
             out.push(Output::Answer { ticket, value, is_final, token });
@@ -272,19 +272,19 @@ impl<D: DataType> Waiting<D> {
     /// Removes a ticket from its queue.
     pub(super) fn forget(&mut self, ticket: Ticket) {
         match self.leave(ticket) {
-            Some(Place::Blocked(of, number, arrival)) => {
+            Some(QueueKey::Blocked(of, number, arrival)) => {
                 let request = self.blocked.remove(&(of, number, arrival));
                 self.release(&request.expect("it is where its place says"));
             }
-            Some(Place::Ready(arrival)) => {
+            Some(QueueKey::Ready(arrival)) => {
                 let request = self.ready.remove(&arrival);
                 self.release(&request.expect("it is where its place says"));
             }
-            Some(Place::PendingAnswer(record, arrival)) => {
+            Some(QueueKey::PendingAnswer(record, arrival)) => {
                 let pending_answers = self.pending_answers.remove(&(record, arrival));
-                self.unsaid_bytes -= pending_answers.expect("it is where its place says").size();
+                self.unsent_bytes -= pending_answers.expect("it is where its place says").size();
             }
-            Some(Place::Strict(number)) => drop(self.strict.remove(&number)),
+            Some(QueueKey::Strict(number)) => drop(self.strict.remove(&number)),
             None => {}
         }
     }
@@ -305,14 +305,14 @@ impl<D: DataType> Waiting<D> {
     ) {
         while let Some((_, ticket)) = self.by_time.first().copied().filter(|(at, _)| *at <= now) {
             let why = match self.places[&ticket].0 {
-                Place::Blocked(of, number, arrival) => {
+                QueueKey::Blocked(of, number, arrival) => {
                     let request = &self.blocked[&(of, number, arrival)];
                     let missing = origins.done().lacks(&request.after).map(|(id, _)| id);
                     Refusal::Behind(missing.collect())
                 }
-                Place::Ready(_) => Refusal::Busy,
-                Place::PendingAnswer(..) => Refusal::Unwritten,
-                Place::Strict(number) => {
+                QueueKey::Ready(_) => Refusal::Busy,
+                QueueKey::PendingAnswer(..) => Refusal::Unwritten,
+                QueueKey::Strict(number) => {
                     let lacks = peers.iter().filter(|(_, peer)| peer.knows.get(me) < number);
                     let mut missing: Vec<ReplicaId> = lacks.map(|(id, _)| id).collect();
                     if missing.is_empty() {
@@ -336,24 +336,24 @@ impl<D: DataType> Waiting<D> {
         assert_eq!(self.places.len(), waiting.iter().sum::<usize>());
         assert_eq!(self.held.operations, self.blocked.len() + self.ready.len());
         for (ticket, (place, until)) in &self.places {
-            assert!(self.by_time.contains(&(*until, *ticket)), "who waits gives up some time");
+            assert!(self.by_time.contains(&(*until, *ticket)), "a waiting request has a deadline");
             let found = match place {
-                Place::Blocked(of, number, arrival) => {
+                QueueKey::Blocked(of, number, arrival) => {
                     self.blocked.get(&(*of, *number, *arrival)).map(|request| request.ticket)
                 }
-                Place::Ready(arrival) => self.ready.get(arrival).map(|request| request.ticket),
-                Place::PendingAnswer(record, arrival) => self
+                QueueKey::Ready(arrival) => self.ready.get(arrival).map(|request| request.ticket),
+                QueueKey::PendingAnswer(record, arrival) => self
                     .pending_answers
                     .get(&(*record, *arrival))
                     .map(|pending_answers| pending_answers.ticket),
-                Place::Strict(number) => self.strict.get(number).copied(),
+                QueueKey::Strict(number) => self.strict.get(number).copied(),
             };
             assert_eq!(found, Some(*ticket), "a ticket is where its place says");
         }
         let held = self.blocked.values().chain(self.ready.values());
         assert_eq!(self.held.bytes, held.map(Blocked::size).sum::<usize>(), "bytes are counted");
         let pending_answers = self.pending_answers.values().map(PendingAnswer::size).sum::<usize>();
-        assert_eq!(self.unsaid_bytes, pending_answers, "bytes of answers are counted");
+        assert_eq!(self.unsent_bytes, pending_answers, "bytes of answers are counted");
         let blocked = self.blocked.keys().map(|(_, _, arrival)| arrival);
         let mut arrivals = blocked.chain(self.ready.keys());
         assert!(arrivals.all(|arrival| *arrival <= self.arrivals), "arrivals are counted");

@@ -2,7 +2,7 @@
 
 use super::{Amount, Label, MembershipState, Replica, ReplicaId, Vector};
 use crate::binary;
-use crate::data::{DataType, Pieces, Place};
+use crate::data::{DataType, Pieces, Position};
 use crate::work::{self, Meter};
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ const AT_ONCE: Amount = Amount { operations: 64, bytes: 64 << 10 };
 /// Position of the encoder.
 #[derive(Debug)]
 enum Stage {
-    State(Place),
+    State(Position),
     /// Operations after the state are written up to this vector.
     Rest(Vector),
     End,
@@ -57,7 +57,7 @@ where
             base: self.origins.forgotten(),
             has,
             member_state,
-            stage: Stage::State(Place::Begin),
+            stage: Stage::State(Position::Begin),
         }
     }
 
@@ -75,7 +75,7 @@ where
             writing.stage = match stage {
                 Stage::State(place) => {
                     let place = writing.state.write_some(place, most, meter, out);
-                    if place == Place::End {
+                    if place == Position::End {
                         let of = |(id, number): (ReplicaId, u64)| {
                             number.saturating_sub(writing.base.get(id))
                         };

@@ -26,7 +26,7 @@ struct Lab {
     disk: Memory,
     /// Whether writes to the disk fail.
     is_broken: bool,
-    asked: u64,
+    requested: u64,
     /// Keys of authenticated open files, and the bytes written to each.
     seals: BTreeMap<OpenId, (Seals, u64)>,
     /// Replies by request number.
@@ -51,7 +51,7 @@ impl Lab {
         };
         let hosted = Hosted::new(3, File(0), store, kept, options);
         let (seals, answers) = (BTreeMap::new(), BTreeMap::new());
-        Lab { hosted, disk, is_broken: false, asked: 0, seals, answers }
+        Lab { hosted, disk, is_broken: false, requested: 0, seals, answers }
     }
 
     /// Runs one turn: an input, and all resulting disk operations.
@@ -90,10 +90,10 @@ impl Lab {
 
     /// Sends a request; returns its number.
     fn ask(&mut self, ask: Ask) -> u64 {
-        self.asked += 1;
+        self.requested += 1;
         let request = Request { caller: Caller::Server, ask };
-        self.turn(Input::Ask(RequestId(self.asked), request));
-        self.asked
+        self.turn(Input::Ask(RequestId(self.requested), request));
+        self.requested
     }
 
     fn answer(&mut self, ask: Ask) -> Result<Reply, Error> {
@@ -182,18 +182,18 @@ fn message(entries: Vec<Arc<Entry<Operator>>>) -> Message<Operator> {
 fn a_client_asks_and_reads_and_may_leave() {
     let mut lab = Lab::new();
     let ops = lab.open("ops");
-    assert_eq!(lab.text(ops), "", "nothing was asked");
+    assert_eq!(lab.text(ops), "", "nothing was requested");
     lab.write(ops, 0, b"append a\n{\"op\": \"size\"}\nfly\n").expect("taken");
-    let said = lab.text(ops);
-    let lines: Vec<&str> = said.lines().collect();
+    let outputs = lab.text(ops);
+    let lines: Vec<&str> = outputs.lines().collect();
     assert_eq!(lines[0], "{\"value\":0,\"final\":false,\"token\":\"00000007-1:1\"}");
     assert_eq!(lines[1], "{\"value\":1,\"final\":false,\"token\":\"00000007-1:1\"}");
-    assert!(lines[2].starts_with("{\"error\":") && lines[2].contains("malformed"), "{said}");
+    assert!(lines[2].starts_with("{\"error\":") && lines[2].contains("malformed"), "{outputs}");
     assert_eq!((lab.file("value").as_str(), lab.file("stable").as_str()), ("\"a\"\n", ""));
     lab.write(ops, 0, b"after 8-1:1\nsize\nafter 7-1:1\nsize\n").expect("taken");
-    let said = lab.text(ops);
-    let lines: Vec<&str> = said.lines().collect();
-    assert!(lines[0].contains("token of another service; omit it"), "{said}");
+    let outputs = lab.text(ops);
+    let lines: Vec<&str> = outputs.lines().collect();
+    assert!(lines[0].contains("token of another service; omit it"), "{outputs}");
     assert!(lines[0].ends_with("\"reason\":\"token\"}") && lines[1].contains("\"value\":1"));
     // A strict operation waits for the other replica; its read is pending, and can be cancelled.
     lab.write(ops, 0, b"strict size\n").expect("taken");
@@ -255,9 +255,11 @@ fn another_replica_tells_and_what_is_final_is_shown() {
     lab.tell(peer, &message).expect("taken");
     // Both are final as soon as they are in this journal: the other replica has them.
     assert_eq!(lab.file("stable"), "\"x\"\n\"y\"\n");
-    let told = lab.text(events);
-    assert_eq!(told.lines().count(), 2, "{told}");
-    assert!(told.starts_with("{\"replica\":2,\"number\":1,\"op\":{\"append\":\"x\"},\"value\":0}"));
+    let reported = lab.text(events);
+    assert_eq!(reported.lines().count(), 2, "{reported}");
+    assert!(
+        reported.starts_with("{\"replica\":2,\"number\":1,\"op\":{\"append\":\"x\"},\"value\":0}")
+    );
     assert!(lab.file("status").contains("\ndone     2:2\n"), "{}", lab.file("status"));
     // A new connection of a replica replaces its old one.
     let later = lab.enter();
@@ -297,10 +299,10 @@ fn few_who_have_proved_nothing_are_waited_for() {
     let known = lab.enter();
     let unauthenticated: Vec<OpenId> = (0..UNPROVEN_MAX + 2).map(|_| lab.open("peer")).collect();
     let waited = |lab: &mut Lab, open: &OpenId| lab.read(*open).is_ok();
-    let heard: Vec<bool> = unauthenticated.iter().map(|open| waited(&mut lab, open)).collect();
-    assert_eq!(heard.iter().position(|heard| *heard), Some(2), "the oldest went first");
-    assert!(heard[2..].iter().all(|heard| *heard));
-    lab.tell(known, &message(vec![entry(1, "x")])).expect("who is known stays");
+    let received: Vec<bool> = unauthenticated.iter().map(|open| waited(&mut lab, open)).collect();
+    assert_eq!(received.iter().position(|received| *received), Some(2), "the oldest went first");
+    assert!(received[2..].iter().all(|received| *received));
+    lab.tell(known, &message(vec![entry(1, "x")])).expect("an authenticated peer stays");
     for open in unauthenticated {
         lab.turn(Input::Close(open));
     }
@@ -333,9 +335,9 @@ fn memory_of_open_files_is_bounded() {
     assert!(lab.text(other).starts_with("{\"value\":0,"));
     lab.write(other, 0, &b"read 0 1\n".repeat(20)).expect("taken");
     assert!(lab.hosted.held() <= 10 << 20);
-    let said: String =
+    let outputs: String =
         std::iter::from_fn(|| Some(lab.text(other)).filter(|it| !it.is_empty())).collect();
-    assert_eq!(said.lines().count(), 20);
+    assert_eq!(outputs.lines().count(), 20);
     lab.open("value");
     assert!(lab.hosted.held() <= 10 << 20);
     let node = lab.hosted.root();
@@ -391,7 +393,7 @@ fn memory_is_taken_from_the_client_that_holds_most() {
     let before = lab.hosted.held();
     assert!(before > (1 << 20) - 8192, "{before}");
     // Another client: the ids of its requests have its number.
-    lab.asked = RequestId::new(5, 0).0;
+    lab.requested = RequestId::new(5, 0).0;
     let other = lab.open("ops");
     lab.write(other, 0, format!("append {}\n", "y".repeat(300_000)).as_bytes()).expect("taken");
     assert!(lab.text(other).starts_with("{\"value\":0,"));
@@ -401,7 +403,7 @@ fn memory_is_taken_from_the_client_that_holds_most() {
     for _ in 0..3 {
         let _ = lab.write(other, 0, &[b'x'; 300_000]);
     }
-    lab.asked = RequestId::new(6, 0).0;
+    lab.requested = RequestId::new(6, 0).0;
     let third = lab.open("ops");
     lab.write(third, 0, b"size\n").expect("taken");
     assert!(lab.text(third).starts_with("{\"value\":"));
@@ -466,10 +468,10 @@ fn a_turn_does_no_more_work_than_it_may() {
     // Twenty files request expensive operations again and again; then one requests a cheap one.
     let mut out = Vec::new();
     let mut write = |lab: &mut Lab, open: OpenId, line: &[u8]| {
-        lab.asked += 1;
+        lab.requested += 1;
         let ask = Ask::Write { open, offset: 0, data: Buf::from(line) };
         let request = Request { caller: Caller::Server, ask };
-        lab.hosted.step(NOW, Input::Ask(RequestId(lab.asked), request), &mut out);
+        lab.hosted.step(NOW, Input::Ask(RequestId(lab.requested), request), &mut out);
     };
     let opens: Vec<OpenId> = (0..20).map(|_| lab.open("ops")).collect();
     let other = lab.open("ops");
@@ -486,7 +488,7 @@ fn a_turn_does_no_more_work_than_it_may() {
             let Opened::Ops(op_session, _) = &mut lab.hosted.opens[other.local()] else {
                 panic!("ops")
             };
-            answered = op_session.read(1000).filter(|said| !said.is_empty()).map(|_| turns);
+            answered = op_session.read(1000).filter(|outputs| !outputs.is_empty()).map(|_| turns);
             lab.hosted.count(other.local());
         }
         assert!(turns < 100_000);
@@ -512,10 +514,10 @@ fn numbers_that_are_passed_over_are_refused() {
     let (peer, has) = (lab.enter(), [(settings().me, 2)].into_iter().collect());
     let news = Message { has, asks: false, ..message(Vec::new()) };
     lab.tell(peer, &news).expect("taken");
-    let said = lab.text(events);
-    assert!(said.ends_with(",\"number\":40}}\n"), "{said}");
-    let said = ask(&mut lab, 2);
-    assert!(said.contains("\"reason\":\"stale\"") && said.contains("behind 40"), "{said}");
+    let outputs = lab.text(events);
+    assert!(outputs.ends_with(",\"number\":40}}\n"), "{outputs}");
+    let outputs = ask(&mut lab, 2);
+    assert!(outputs.contains("\"reason\":\"stale\"") && outputs.contains("behind 40"), "{outputs}");
     // The number is within the window, and has not executed.
     assert!(ask(&mut lab, 25).starts_with("{\"value\":{\"done\":true}"));
 }
@@ -526,17 +528,20 @@ fn a_full_replica_refuses_with_a_next_step() {
     let (ops, events) = (lab.open("ops"), lab.open("events"));
     let line = format!("append {}\n", "x".repeat(50_000));
     let mut taken = 0;
-    let said = loop {
+    let outputs = loop {
         lab.write(ops, 0, line.as_bytes()).expect("taken");
-        let said = lab.text(ops);
-        if !said.starts_with("{\"value\"") {
-            break said;
+        let outputs = lab.text(ops);
+        if !outputs.starts_with("{\"value\"") {
+            break outputs;
         }
         taken += 1;
     };
-    assert!(said.contains("upcall replica grow") && said.contains("\"no-room\""), "{said}");
+    assert!(
+        outputs.contains("upcall replica grow") && outputs.contains("\"no-room\""),
+        "{outputs}"
+    );
     assert!(taken > 10, "{taken}");
-    assert!(lab.hosted.next_news().expect("news").contains("upcall replica grow"));
+    assert!(lab.hosted.next_report().expect("news").contains("upcall replica grow"));
     assert!(lab.file("status").contains("\nfailed   the volume of this replica is full"));
     // Reads succeed, operations of others are deferred, and their acknowledgements are processed.
     lab.write(ops, 0, b"size\n").expect("taken");
@@ -558,7 +563,7 @@ fn a_full_replica_refuses_with_a_next_step() {
     assert!(lab.file("status").contains("\nchange   to 2; "));
     let mut again = Lab::on(lab.disk);
     let done = format!("\ndone     1:{taken}\n");
-    assert!(again.file("status").contains(&done), "what was acknowledged is there");
+    assert!(again.file("status").contains(&done), "acknowledged operations are present");
     assert!(again.file("status").contains("\nchange   to 2; "));
 }
 
@@ -568,11 +573,11 @@ fn impossible_peer_messages_are_logged_once() {
     let mut lab = Lab::new();
     let has = [(ReplicaId(9), 1)].into_iter().collect();
     let wrong = Message { has, ..message(Vec::new()) };
-    for told in [1, 0, 0] {
+    for reported in [1, 0, 0] {
         let peer = lab.enter();
         assert_eq!(lab.tell(peer, &wrong).err(), Some(Error::Denied));
-        let news = std::iter::from_fn(|| lab.hosted.next_news());
-        assert_eq!(news.filter(|it| it.contains("sent an invalid message")).count(), told);
+        let news = std::iter::from_fn(|| lab.hosted.next_report());
+        assert_eq!(news.filter(|it| it.contains("sent an invalid message")).count(), reported);
     }
 }
 
@@ -584,10 +589,10 @@ fn a_replica_with_a_failed_disk_accepts_nothing_from_peers() {
     lab.write(ops, 0, b"append a\n").expect("taken");
     let waiting = lab.ask(Ask::Read { open: ops, offset: 0, count: 1000, headroom: 0 });
     assert!(!lab.answers.contains_key(&waiting), "it is not kept");
-    assert!(lab.hosted.next_news().expect("news").contains("nothing more can be kept"));
+    assert!(lab.hosted.next_report().expect("news").contains("nothing more can be kept"));
     let peer = lab.enter();
-    let told = lab.tell(peer, &message(vec![entry(1, "x")]));
-    assert_eq!(told.err(), Some(Error::Io));
+    let reported = lab.tell(peer, &message(vec![entry(1, "x")]));
+    assert_eq!(reported.err(), Some(Error::Io));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use base::rng::{Rng, seeded};
 use replica::data::kind::Operator as Plain;
 use replica::data::{DataType as _, log, once};
 use replica::service::{
-    Config, Input, Limits, Membership, Record, Replica, Ticket as Asked, Vector,
+    Config, Input, Limits, Membership, Record, Replica, Ticket as Requested, Vector,
 };
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Lab {
     replica: Replica<Data>,
     /// Outputs of the journal yet to be performed.
     to_do: VecDeque<Output>,
-    asked: u64,
+    requested: u64,
     rng: Rng,
 }
 
@@ -38,8 +38,8 @@ impl Lab {
         let alone = Membership::first([(ME, String::new())].into());
         let snapshot = kept.snapshot.unwrap_or_else(|| Snapshot::empty(&DATA, alone));
         let replica = Replica::recover(DATA, ME, config, snapshot, kept.records);
-        let asked = replica.has().get(ME);
-        Lab { disk, journal, replica, to_do: VecDeque::new(), asked, rng: seeded(seed) }
+        let requested = replica.has().get(ME);
+        Lab { disk, journal, replica, to_do: VecDeque::new(), requested, rng: seeded(seed) }
     }
 
     /// Returns a random operation on a log.
@@ -57,8 +57,8 @@ impl Lab {
     fn ask(&mut self, operators: Vec<Operator>) {
         let (mut record, mut last) = (Record::default(), 0);
         for operator in operators {
-            self.asked += 1;
-            let (ticket, after) = (Asked(self.asked), Vector::new());
+            self.requested += 1;
+            let (ticket, after) = (Requested(self.requested), Vector::new());
             let until = NOW + Duration::from_secs(1);
             let input = Input::Request { ticket, after, strict: false, operator, until };
             let mut outputs = Vec::new();
@@ -178,7 +178,7 @@ fn whenever_the_power_fails_what_was_acknowledged_is_there() {
         let mut disk = lab.disk;
         disk.lose_power();
         let mut again = Lab::on(disk, seed + 100);
-        assert_eq!((again.asked, again.replica.current()), (done, lab.replica.current()));
+        assert_eq!((again.requested, again.replica.current()), (done, lab.replica.current()));
         again.ask(vec![append(100_000)]);
         while again.go_on() {}
         assert_eq!(found(again.disk).0, done + 1);
@@ -196,12 +196,12 @@ fn nobody_waits_for_a_large_snapshot() {
     }
     lab.journal.replace(&lab.replica.snapshot());
     lab.tick();
-    let (mut written_max, mut asked) = (0, 0);
+    let (mut written_max, mut requested) = (0, 0);
     while lab.journal.is_writing() {
         lab.ask(vec![append(10)]);
-        asked += 1;
+        requested += 1;
         let mut written = 0;
-        while lab.counts().0 < lab.asked {
+        while lab.counts().0 < lab.requested {
             if let Some(Output::Do(Op::WriteBlocks { blocks, .. })) = lab.to_do.front() {
                 written += blocks.len() * 4096;
             }
@@ -209,10 +209,10 @@ fn nobody_waits_for_a_large_snapshot() {
         }
         written_max = written.max(written_max);
     }
-    assert!(asked > 3, "{asked} were acknowledged meanwhile");
+    assert!(requested > 3, "{requested} were acknowledged meanwhile");
     assert!(written_max < 4 << 20, "{written_max} bytes of 9 MB came first");
     while lab.go_on() {}
-    assert_eq!(found(lab.disk).0, lab.asked);
+    assert_eq!(found(lab.disk).0, lab.requested);
 }
 
 /// The journal does not grow forever, however long the store is busy with checkpoints.
@@ -233,22 +233,22 @@ fn a_snapshot_that_is_late_is_written_beside_a_checkpoint() {
 /// A failure is reported without a pending commit, too: otherwise a later snapshot would wait
 /// forever.
 #[test]
-fn a_checkpoint_that_fails_is_told() {
+fn a_checkpoint_that_fails_is_reported() {
     let mut lab = Lab::on(formatted(), 0);
     lab.ask(vec![append(100)]);
     while lab.go_on() {}
     let (later, mut outputs) = (NOW + Duration::from_secs(60), Vec::new());
     lab.journal.tick(later, &mut outputs);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(output) = outputs.pop() {
         if let Output::Do(Op::WriteBlocks { id, .. }) = &output {
             let failed = Done::Stored(Err(base::Error::Io));
             lab.journal.done(later, id.0, failed, &mut outputs);
         } else {
-            told.push(output);
+            reported.push(output);
         }
     }
-    assert!(matches!(told[..], [Output::Failed(_)]), "{told:?}");
+    assert!(matches!(reported[..], [Output::Failed(_)]), "{reported:?}");
     assert!(lab.journal.failed().is_some());
 }
 
@@ -378,15 +378,15 @@ fn a_full_volume_goes_on_in_a_larger_one() {
         settle(&mut store, &mut large, outputs);
     }
     let mut again = Lab::on(large, 0);
-    assert_eq!((again.asked, again.replica.current()), (lab.asked, lab.replica.current()));
+    assert_eq!((again.requested, again.replica.current()), (lab.requested, lab.replica.current()));
     again.ask(vec![append(60_000)]);
     while again.go_on() {}
     assert!(!again.journal.is_full());
-    assert_eq!(found(again.disk).0, lab.asked + 1);
+    assert_eq!(found(again.disk).0, lab.requested + 1);
 }
 
 #[test]
-fn another_volume_is_no_replica_and_a_spoilt_one_is_said_to_be() {
+fn another_volume_is_no_replica_and_a_damaged_one_is_reported() {
     let mut disk = Memory::formatted(&Geometry::for_bytes(64 << 20)).expect("a disk");
     let store = open(&mut disk);
     let reader = store.reader(View::Present).expect("the present");

@@ -29,11 +29,11 @@ fn frames(messages: &[&[u8]]) -> Vec<Vec<u8>> {
     messages.iter().map(|message| seal.frame(message)).collect()
 }
 
-fn said(verdict: ProofReply) -> Input {
+fn outputs(verdict: ProofReply) -> Input {
     let theirs = Settings { me: ReplicaId(2), ..settings() };
     let to = (settings().me, &[1; CHALLENGE]);
-    let said = crate::proof::verdict(&theirs, &[9; CHALLENGE], to, verdict);
-    Input::Answered(Ok(Reply::Data(Buf::from(&said[..]))))
+    let outputs = crate::proof::verdict(&theirs, &[9; CHALLENGE], to, verdict);
+    Input::Answered(Ok(Reply::Data(Buf::from(&outputs[..]))))
 }
 
 fn challenge() -> Result<Reply, Error> {
@@ -64,8 +64,8 @@ fn states_md_is_fresh() {
             ("Opened", Input::Answered(Ok(Reply::Opened(OPEN, Stat::default())))),
             ("Challenged", Input::Answered(challenge())),
             ("Introduced", Input::Introduce(introduction())),
-            ("Welcome", said(ProofReply::Welcome)),
-            ("Farewell", said(ProofReply::Farewell)),
+            ("Welcome", outputs(ProofReply::Welcome)),
+            ("Farewell", outputs(ProofReply::Farewell)),
             ("Written", Input::Answered(Ok(Reply::Written(1)))),
             ("Ended", Input::Answered(Ok(Reply::Data(Buf::default())))),
             ("Whole", Input::Answered(Ok(Reply::Data(Buf::from(&theirs().frame(&[0])[..]))))),
@@ -80,7 +80,7 @@ fn states_md_is_fresh() {
             let is_down = matches!(at, State::Down(_));
             let seals = (!is_down).then(|| introduction().seals);
             let reader = (!is_down).then(|| (Reader::new(theirs()), 0));
-            let Input::Answered(Ok(Reply::Data(verdict))) = said(ProofReply::Welcome) else {
+            let Input::Answered(Ok(Reply::Data(verdict))) = outputs(ProofReply::Welcome) else {
                 unreachable!("a verdict is data")
             };
             let verdict = verdict.to_vec();
@@ -106,7 +106,7 @@ fn written() -> Input {
 /// Returns a connected link.
 pub(crate) fn up() -> Peer {
     let mut peer = introduced(None);
-    assert_eq!(step(&mut peer, said(ProofReply::Welcome)), [Output::Connected]);
+    assert_eq!(step(&mut peer, outputs(ProofReply::Welcome)), [Output::Connected]);
     peer
 }
 
@@ -118,8 +118,8 @@ fn introduced(join_request: Option<JoinRequest>) -> Peer {
     assert_eq!(step(&mut peer, Input::Tick), [Output::Find]);
     assert_eq!(step(&mut peer, found), [Output::Open(NODE)]);
     assert_eq!(step(&mut peer, opened), [Output::Release(NODE), Output::Read(OPEN, 0)]);
-    let asked = step(&mut peer, Input::Answered(challenge()));
-    assert_eq!(asked, [Output::Introduce(vec![9; CHALLENGE])]);
+    let requested = step(&mut peer, Input::Answered(challenge()));
+    assert_eq!(requested, [Output::Introduce(vec![9; CHALLENGE])]);
     let proof = step(&mut peer, Input::Introduce(introduction()));
     assert_eq!(proof, [Output::Write(OPEN, 0, introduction().proof)]);
     assert_eq!(step(&mut peer, written()), [Output::Read(OPEN, 0)]);
@@ -157,7 +157,7 @@ fn a_heartbeat_follows_each_pause() {
     // One heartbeat at a time, and messages queued meanwhile are not lost.
     assert_eq!((peer.deadline(), tick(&mut peer, 9 * HEARTBEAT)), (None, Vec::new()));
     assert_eq!(step(&mut peer, Input::Send(b"ab".to_vec())), []);
-    let next = step(&mut peer, said(ProofReply::Welcome));
+    let next = step(&mut peer, outputs(ProofReply::Welcome));
     assert_eq!(next, [Output::Write(OPEN, 0, frames(&[b"ab"]).concat())]);
     assert_eq!(step(&mut peer, written()), []);
     // A restarted server does not know the open file.
@@ -194,7 +194,7 @@ fn a_peer_without_the_secret_receives_nothing() {
     let wrong = Input::Answered(Ok(Reply::Data(Buf::from(&[7; VERDICT][..]))));
     assert_eq!(step(&mut peer, wrong), [Output::Stranger, Output::Close(OPEN)]);
     let mut peer = introduced(None);
-    let gone = step(&mut peer, said(ProofReply::Farewell));
+    let gone = step(&mut peer, outputs(ProofReply::Farewell));
     assert_eq!(gone, [Output::Removed, Output::Close(OPEN)]);
 }
 
@@ -203,7 +203,7 @@ fn a_joining_replica_reads_the_whole_answer() {
     let part = |bytes: &[u8]| Input::Answered(Ok(Reply::Data(Buf::from(bytes))));
     let ask = |room| {
         let mut peer = introduced(Some(JoinRequest { peer_message: b"join".to_vec(), room }));
-        let asks = step(&mut peer, said(ProofReply::Welcome));
+        let asks = step(&mut peer, outputs(ProofReply::Welcome));
         assert_eq!(asks, [Output::Write(OPEN, 0, frames(&[b"join"]).concat())]);
         assert_eq!(step(&mut peer, written()), [Output::Read(OPEN, 32)]);
         peer
@@ -229,7 +229,7 @@ fn a_joining_replica_reads_the_whole_answer() {
     assert_eq!(step(&mut peer, part(&[])), [Output::Close(OPEN)]);
     for wrong in [[&answer[39..], &[]].concat(), answer[..39].repeat(2)] {
         let mut peer = ask(100);
-        let heard = step(&mut peer, part(&wrong));
-        assert_eq!(heard, [Output::Stranger, Output::Close(OPEN)]);
+        let received = step(&mut peer, part(&wrong));
+        assert_eq!(received, [Output::Stranger, Output::Close(OPEN)]);
     }
 }

@@ -22,10 +22,10 @@ fn a_member_that_sends_and_does_not_reply_is_silent() {
         link.note_silence(at(second), None);
         assert_eq!(link.is_silent, second >= SILENT.as_secs(), "after {second} s");
     }
-    assert_eq!(link.unheard_since(), Some(at(20)), "it is there");
-    let news = link.next_news().expect("news");
+    assert_eq!(link.silent_since(), Some(at(20)), "it is there");
+    let news = link.next_report().expect("news");
     assert_eq!(news, (false, "silent: no reply for 6 s".to_string()));
     link.note_reply(at(21));
     assert!(!link.is_silent);
-    assert_eq!(link.next_news(), Some((true, "replies again".to_string())));
+    assert_eq!(link.next_report(), Some((true, "replies again".to_string())));
 }

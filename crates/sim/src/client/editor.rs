@@ -92,7 +92,7 @@ pub struct Editor {
     /// Time of the last receive or send.
     since: Instant,
     /// Time of the outstanding single request: a step of opening, or a read of the file.
-    asked: Instant,
+    requested: Instant,
     /// Time of the next check for late replies.
     next_look: Instant,
 }
@@ -110,7 +110,7 @@ impl Editor {
             msize: 0,
             next_tag: EDITS,
             since: Instant(0),
-            asked: Instant(0),
+            requested: Instant(0),
             next_look: Instant(0),
         }
     }
@@ -120,7 +120,7 @@ impl Editor {
         message.encode(tag, &mut bytes);
         self.since = io.now();
         if matches!(tag, NO_TAG | SINGLE) {
-            self.asked = io.now();
+            self.requested = io.now();
         }
         io.send(&bytes);
     }
@@ -228,7 +228,7 @@ impl Editor {
     fn message(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
         let (tag, reply) = Rmessage::decode(bytes).expect("answers can be decoded");
         self.since = io.now();
-        let excused = self.setup.group.borrow().is_excused(io, self.asked);
+        let excused = self.setup.group.borrow().is_excused(io, self.requested);
         match (self.phase, reply) {
             (Phase::Opening(step), reply) => self.opened(io, step, &reply, excused),
             (Phase::Reading, reply) if tag == SINGLE => self.piece(io, &reply, excused),

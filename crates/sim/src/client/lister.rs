@@ -28,7 +28,7 @@ enum State {
     /// Waiting to connect.
     Away,
     /// Waiting for the reply to this message.
-    Asked(&'static str),
+    Requested(&'static str),
     /// Waiting for the connection to close.
     Leaving,
     /// Done.
@@ -51,7 +51,7 @@ impl Lister {
     }
 
     fn ask(&mut self, io: &mut Io<'_>, what: &'static str) {
-        self.state = State::Asked(what);
+        self.state = State::Requested(what);
         let count = io.rng().u32(300..4072);
         let message = match what {
             "version" => Tmessage::Version { msize: 4096, version: b"9P2000.L" },
@@ -74,8 +74,8 @@ impl Lister {
 
     fn message(&mut self, io: &mut Io<'_>, reply: &Rmessage<'_>) {
         io.judged();
-        let State::Asked(asked) = self.state else { return };
-        match (asked, reply) {
+        let State::Requested(requested) = self.state else { return };
+        match (requested, reply) {
             ("version", Rmessage::Version { .. }) => self.ask(io, "attach"),
             ("attach", Rmessage::Attach { .. }) => self.ask(io, "walk"),
             ("walk", Rmessage::Walk { qids }) if qids.as_slice().len() == 1 => self.ask(io, "open"),
@@ -104,7 +104,7 @@ impl Lister {
             }
             ("clunk", Rmessage::Clunk {}) => self.leave(io),
             (_, reply) => {
-                assert!(io.was_injected(self.begun, None), "{asked}: {reply:?}");
+                assert!(io.was_injected(self.begun, None), "{requested}: {reply:?}");
                 self.leave(io);
             }
         }

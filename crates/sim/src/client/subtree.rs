@@ -39,7 +39,7 @@ pub struct SubtreeReader {
     /// Number of streams left.
     left: u32,
     next_tag: u16,
-    outstanding: BTreeMap<u16, Asked>,
+    outstanding: BTreeMap<u16, Requested>,
     stream: Stream,
     begun: Instant,
 }
@@ -59,7 +59,7 @@ enum Phase {
 
 /// A message sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Requested {
     Version,
     Attach,
     Walk,
@@ -103,29 +103,31 @@ impl SubtreeReader {
         }
     }
 
-    fn ask(&mut self, io: &mut Io<'_>, asked: Asked) {
+    fn ask(&mut self, io: &mut Io<'_>, requested: Requested) {
         let count = io.rng().u32(1..8000);
-        let message = match asked {
-            Asked::Version => Tmessage::Version { msize: 8192, version: b"9P2000.L" },
-            Asked::Attach => {
+        let message = match requested {
+            Requested::Version => Tmessage::Version { msize: 8192, version: b"9P2000.L" },
+            Requested::Attach => {
                 let (uname, aname, uid): (&[u8], &[u8], _) = (b"", b"/", Some(0));
                 Tmessage::Attach { fid: ROOT, afid: NO_FID, uname, aname, uid }
             }
-            Asked::Walk => {
+            Requested::Walk => {
                 let names = Names::new(&[b".upcall", b"subtree"]).expect("two");
                 Tmessage::Walk { fid: ROOT, newfid: STREAM, names }
             }
-            Asked::Open => Tmessage::Lopen { fid: STREAM, flags: 2 },
-            Asked::Write => {
+            Requested::Open => Tmessage::Lopen { fid: STREAM, flags: 2 },
+            Requested::Write => {
                 let data = Data(self.stream.request.as_bytes());
                 Tmessage::Write { fid: STREAM, offset: 0, data }
             }
-            Asked::Read | Asked::ReadLeft => Tmessage::Read { fid: STREAM, offset: 0, count },
-            Asked::Clunk => Tmessage::Clunk { fid: STREAM },
+            Requested::Read | Requested::ReadLeft => {
+                Tmessage::Read { fid: STREAM, offset: 0, count }
+            }
+            Requested::Clunk => Tmessage::Clunk { fid: STREAM },
         };
-        let tag = if asked == Asked::Version { NO_TAG } else { self.next_tag };
+        let tag = if requested == Requested::Version { NO_TAG } else { self.next_tag };
         self.next_tag = (self.next_tag + 1) % 1000;
-        let before = self.outstanding.insert(tag, asked);
+        let before = self.outstanding.insert(tag, requested);
         assert_eq!(before, None, "few messages are outstanding");
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);
@@ -140,43 +142,46 @@ impl SubtreeReader {
         self.begun = io.now();
         let request = REQUESTS[io.rng().usize(..REQUESTS.len())];
         self.stream = Stream { request, ..Stream::default() };
-        self.ask(io, Asked::Walk);
+        self.ask(io, Requested::Walk);
     }
 
     fn message(&mut self, io: &mut Io<'_>, tag: u16, reply: &Rmessage<'_>) {
         io.judged();
-        let asked = self.outstanding.remove(&tag).expect("a message was sent");
+        let requested = self.outstanding.remove(&tag).expect("a message was sent");
         if self.phase != Phase::Working {
             return;
         }
-        match (asked, reply) {
-            (Asked::Version, Rmessage::Version { .. }) => self.ask(io, Asked::Attach),
-            (Asked::Attach, Rmessage::Attach { .. }) => self.begin_stream(io),
-            (Asked::Walk, Rmessage::Walk { qids }) => {
+        match (requested, reply) {
+            (Requested::Version, Rmessage::Version { .. }) => self.ask(io, Requested::Attach),
+            (Requested::Attach, Rmessage::Attach { .. }) => self.begin_stream(io),
+            (Requested::Walk, Rmessage::Walk { qids }) => {
                 assert_eq!(qids.as_slice().len(), 2, "the file is there");
-                self.ask(io, Asked::Open);
+                self.ask(io, Requested::Open);
             }
-            (Asked::Open, Rmessage::Lopen { .. }) => self.ask(io, Asked::Write),
-            (Asked::Write, Rmessage::Write { count }) => {
+            (Requested::Open, Rmessage::Lopen { .. }) => self.ask(io, Requested::Write),
+            (Requested::Write, Rmessage::Write { count }) => {
                 assert_eq!(*count as usize, self.stream.request.len());
                 assert_ne!(self.stream.request, "nonsense", "it was taken");
                 self.read_on(io);
             }
-            (Asked::Write, Rmessage::Lerror { ecode: 22 }) if self.stream.request == "nonsense" => {
-                self.ask(io, Asked::Clunk);
+            (Requested::Write, Rmessage::Lerror { ecode: 22 })
+                if self.stream.request == "nonsense" =>
+            {
+                self.ask(io, Requested::Clunk);
             }
             // It may have been answered before the stream was closed.
-            (Asked::ReadLeft, Rmessage::Read { .. } | Rmessage::Lerror { ecode: 4 }) => {}
-            (Asked::Read, Rmessage::Read { data }) => {
+            (Requested::ReadLeft, Rmessage::Read { .. } | Rmessage::Lerror { ecode: 4 }) => {}
+            (Requested::Read, Rmessage::Read { data }) => {
                 self.stream.take(data.0);
                 self.read_on(io);
             }
-            (Asked::Clunk, Rmessage::Clunk {}) => self.begin_stream(io),
-            (asked, reply) => {
+            (Requested::Clunk, Rmessage::Clunk {}) => self.begin_stream(io),
+            (requested, reply) => {
                 // Of streams that were left, requests may be in progress.
-                let is_full = asked == Asked::Open && *reply == Rmessage::Lerror { ecode: 24 };
+                let is_full =
+                    requested == Requested::Open && *reply == Rmessage::Lerror { ecode: 24 };
                 let is_expected = is_full || io.is_stopped() || io.was_injected(self.begun, None);
-                assert!(is_expected, "{asked:?}: {reply:?}");
+                assert!(is_expected, "{requested:?}: {reply:?}");
                 self.leave(io);
             }
         }
@@ -185,16 +190,18 @@ impl SubtreeReader {
     /// Sends reads, up to the end of the stream or before.
     fn read_on(&mut self, io: &mut Io<'_>) {
         if self.stream.is_over {
-            if !self.outstanding.values().any(|asked| *asked == Asked::Read) {
+            if !self.outstanding.values().any(|requested| *requested == Requested::Read) {
                 self.judge(io);
-                self.ask(io, Asked::Clunk);
+                self.ask(io, Requested::Clunk);
             }
             return;
         }
         match io.rng().u32(..80) {
             0 => {
-                self.outstanding.values_mut().for_each(|asked| *asked = Asked::ReadLeft);
-                self.ask(io, Asked::Clunk);
+                self.outstanding
+                    .values_mut()
+                    .for_each(|requested| *requested = Requested::ReadLeft);
+                self.ask(io, Requested::Clunk);
             }
             1 => {
                 self.phase = Phase::Leaving;
@@ -203,9 +210,9 @@ impl SubtreeReader {
             2 => self.leave(io),
             _ => {
                 let reads = io.rng().usize(1..=READS_MAX);
-                let is_read = |asked: &&Asked| **asked == Asked::Read;
+                let is_read = |requested: &&Requested| **requested == Requested::Read;
                 while self.outstanding.values().filter(is_read).count() < reads {
-                    self.ask(io, Asked::Read);
+                    self.ask(io, Requested::Read);
                 }
             }
         }
@@ -317,7 +324,7 @@ impl Client for SubtreeReader {
         self.phase = Phase::Leaving;
         if io.connect(self.listener) {
             self.phase = Phase::Working;
-            self.ask(io, Asked::Version);
+            self.ask(io, Requested::Version);
         }
     }
 

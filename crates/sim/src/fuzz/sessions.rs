@@ -26,7 +26,7 @@ struct Rig<'a> {
     stub: Stub,
     replays: Replays<()>,
     now: Instant,
-    asked: Vec<(CallId, Ask)>,
+    requested: Vec<(CallId, Ask)>,
     locks: webdav::Locks,
     lock_replies: VecDeque<webdav::Reply>,
     unsent: VecDeque<usize>,
@@ -104,7 +104,7 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
         stub: Stub::default(),
         replays: Replays::new(REPLAYS_MAX),
         now: Instant(1),
-        asked: Vec::new(),
+        requested: Vec::new(),
         locks: webdav::Locks::default(),
         lock_replies: VecDeque::new(),
         unsent: VecDeque::new(),
@@ -127,7 +127,7 @@ fn drive(rng: &mut Rng, protocol: Protocol, stream: &[u8]) {
 impl Rig<'_> {
     /// Returns whether something is still to be sent or answered.
     fn has_more(&self, rest: &[u8]) -> bool {
-        !rest.is_empty() || !self.asked.is_empty() || !self.lock_replies.is_empty()
+        !rest.is_empty() || !self.requested.is_empty() || !self.lock_replies.is_empty()
     }
 
     /// Performs a random event; returns whether there was progress.
@@ -147,8 +147,8 @@ impl Rig<'_> {
                 self.step(Input::Received(buf));
                 true
             }
-            4 | 5 if !self.asked.is_empty() => {
-                let index = self.rng.usize(..self.asked.len());
+            4 | 5 if !self.requested.is_empty() => {
+                let index = self.rng.usize(..self.requested.len());
                 self.answer(index);
                 true
             }
@@ -178,7 +178,7 @@ impl Rig<'_> {
     }
 
     fn answer(&mut self, index: usize) {
-        let (call, ask) = self.asked.swap_remove(index);
+        let (call, ask) = self.requested.swap_remove(index);
         let cancelled = self.rng.u8(..10) == 0;
         let reply = match cancelled {
             true => Err(Error::Cancelled),
@@ -206,8 +206,11 @@ impl Rig<'_> {
         for output in out {
             match output {
                 Output::Ask(call, request) => {
-                    assert!(self.asked.iter().all(|(known, _)| *known != call), "{call:?} twice");
-                    self.asked.push((call, request.ask));
+                    assert!(
+                        self.requested.iter().all(|(known, _)| *known != call),
+                        "{call:?} twice"
+                    );
+                    self.requested.push((call, request.ask));
                 }
                 Output::Cancel(_) => {}
                 Output::Release(node) => self.stub.release(node),
@@ -232,7 +235,7 @@ impl Rig<'_> {
         self.session.check();
         self.replays.check();
         let bytes = self.session.bytes();
-        assert!(bytes <= self.limits.bytes + BEYOND, "{bytes} bytes are asked for or unsent");
+        assert!(bytes <= self.limits.bytes + BEYOND, "{bytes} bytes are requested or unsent");
     }
 
     /// Ends the connection: all requests get replies, and nothing may be left.
@@ -240,12 +243,12 @@ impl Rig<'_> {
         if !self.hung_up && self.rng.bool() {
             self.step(Input::Ended);
         }
-        while self.rng.u8(..6) > 0 && !self.asked.is_empty() {
+        while self.rng.u8(..6) > 0 && !self.requested.is_empty() {
             self.answer(0);
         }
         self.step(Input::Lost);
-        while !self.asked.is_empty() || !self.lock_replies.is_empty() {
-            match self.asked.is_empty() {
+        while !self.requested.is_empty() || !self.lock_replies.is_empty() {
+            match self.requested.is_empty() {
                 true => self.answer_locks(),
                 false => self.answer(0),
             }

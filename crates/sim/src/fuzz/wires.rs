@@ -10,8 +10,8 @@ use wire::subtree::{self, RECORD_MAX, Record};
 /// Tests that a decoded message encodes to the same bytes.
 pub(super) fn ninep_decode(rng: &mut Rng) {
     let tag = rng.u16(..);
-    let asked = rng.bool();
-    let mut bytes = if asked { streams::request(rng, tag) } else { streams::answer(rng, tag) };
+    let requested = rng.bool();
+    let mut bytes = if requested { streams::request(rng, tag) } else { streams::answer(rng, tag) };
     let spoilt = rng.bool();
     if spoilt {
         streams::spoil(rng, &mut bytes);
@@ -23,7 +23,7 @@ pub(super) fn ninep_decode(rng: &mut Rng) {
     }
     let _ = frame_size(&bytes);
     let mut again = Vec::new();
-    let decoded = match asked {
+    let decoded = match requested {
         true => Tmessage::decode(&bytes).map(|(tag, message)| message.encode(tag, &mut again)),
         false => Rmessage::decode(&bytes).map(|(tag, message)| message.encode(tag, &mut again)),
     };

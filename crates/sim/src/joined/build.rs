@@ -2,7 +2,7 @@
 
 use super::canary::Mistake;
 use super::params::Params;
-use super::space::{At, EDITED, File as Place, Look, Member, Order, Source, Space, Tree};
+use super::space::{At, EDITED, File as SpaceFile, Lookup, Member, Order, Source, Space, Tree};
 use crate::disk::{DEVICE, ROOT};
 use crate::world::{WALL, World};
 use base::op::{Address, File, Listener, PathDone, PathOp};
@@ -158,7 +158,7 @@ impl Builder<'_> {
     /// Returns the place of a path while no server is in trouble.
     fn at(&mut self, path: &[Name]) -> At {
         let nobody = BTreeSet::new();
-        let mut look = Look::new(&self.stage.space, &self.world.env.disk, &nobody);
+        let mut look = Lookup::new(&self.stage.space, &self.world.env.disk, &nobody);
         path.iter().fold(self.stage.space.root(), |at, name| {
             let found = look.step(&at, name).remove(0);
             found.unwrap_or_else(|error| panic!("{path:?} of the stage: {error}"))
@@ -178,7 +178,7 @@ impl Builder<'_> {
     fn mount(&mut self, tree: Tree, served: Served, at: &str, order: Order, create: bool) {
         let number = self.stage.space.trees.len();
         self.stage.space.trees.push(tree);
-        let file: Place = self.stage.space.root_of(number);
+        let file: SpaceFile = self.stage.space.root_of(number);
         self.join(Joined::Tree(served), vec![Member { file, create }], at, order);
     }
 

@@ -8,18 +8,18 @@ use wire::ninep::{HEADER_SIZE, Rmessage, frame_size};
 pub(super) fn lie(rng: &mut Rng, data: &mut Vec<Buf>) -> bool {
     let bytes: Vec<u8> = data.iter().flat_map(|buf| buf.iter().copied()).collect();
     let Some(messages) = split(&bytes) else { return false };
-    let mut said = Vec::new();
+    let mut outputs = Vec::new();
     let mut lied = false;
     for message in messages {
-        let before = said.len();
+        let before = outputs.len();
         match rng.u8(..4) {
-            0 => twist(rng, message, &mut said),
-            _ => said.extend_from_slice(message),
+            0 => twist(rng, message, &mut outputs),
+            _ => outputs.extend_from_slice(message),
         }
-        lied |= said[before..] != *message;
+        lied |= outputs[before..] != *message;
     }
     if lied {
-        *data = vec![Buf::from(said)];
+        *data = vec![Buf::from(outputs)];
     }
     lied
 }
@@ -37,33 +37,33 @@ fn split(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
 }
 
 /// Changes a message.
-fn twist(rng: &mut Rng, message: &[u8], said: &mut Vec<u8>) {
+fn twist(rng: &mut Rng, message: &[u8], outputs: &mut Vec<u8>) {
     let tag = u16::from_le_bytes([message[5], message[6]]);
-    let start = said.len();
+    let start = outputs.len();
     match rng.u8(..8) {
         // A reply without a request.
         0 => {
-            Rmessage::Clunk {}.encode(rng.u16(..), said);
-            said.extend_from_slice(message);
+            Rmessage::Clunk {}.encode(rng.u16(..), outputs);
+            outputs.extend_from_slice(message);
         }
         // A reply of another type.
-        1 => Rmessage::Write { count: rng.u32(..100_000) }.encode(tag, said),
-        2 => Rmessage::Flush {}.encode(tag, said),
+        1 => Rmessage::Write { count: rng.u32(..100_000) }.encode(tag, outputs),
+        2 => Rmessage::Flush {}.encode(tag, outputs),
         // A duplicate.
-        3 => [(); 2].into_iter().for_each(|()| said.extend_from_slice(message)),
+        3 => [(); 2].into_iter().for_each(|()| outputs.extend_from_slice(message)),
         // Longer than allowed.
         4 => {
-            said.extend_from_slice(message);
+            outputs.extend_from_slice(message);
             let size = [1 << 30, u32::MAX, 0, 6][rng.usize(..4)];
-            said[start..start + 4].copy_from_slice(&size.to_le_bytes());
+            outputs[start..start + 4].copy_from_slice(&size.to_le_bytes());
         }
-        5 => Rmessage::Lerror { ecode: [0, 2, 116, u32::MAX][rng.usize(..4)] }.encode(tag, said),
+        5 => Rmessage::Lerror { ecode: [0, 2, 116, u32::MAX][rng.usize(..4)] }.encode(tag, outputs),
         // Changed numbers: of files, of bytes.
         _ => {
-            said.extend_from_slice(message);
+            outputs.extend_from_slice(message);
             for _ in 0..rng.usize(1..4) {
-                let at = rng.usize(start + HEADER_SIZE.min(message.len() - 1)..said.len());
-                said[at] = rng.u8(..);
+                let at = rng.usize(start + HEADER_SIZE.min(message.len() - 1)..outputs.len());
+                outputs[at] = rng.u8(..);
             }
         }
     }

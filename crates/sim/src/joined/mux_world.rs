@@ -17,7 +17,8 @@ use base::op::{Done, Event, File, Listener, Op, OpId};
 use base::rng::Rng;
 use base::{Buf, Caller, Instant, Kind, Reactor};
 use node::{
-    Clients, Config, Identity, Join, Limits, Nfs, Node, Port, Protocol, Served, Web, log::News,
+    Clients, Config, Identity, Join, Limits, Nfs, Node, Port, Protocol, Served, Web,
+    log::LogMessage,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ enum ScheduledEvent {
 
 /// A server and its host.
 #[derive(Debug)]
-struct Place {
+struct Machine {
     host: Option<Host>,
     listener: Listener,
     root: Root,
@@ -89,7 +90,7 @@ struct MuxWorld {
     rng: Rng,
     params: Params,
     mux: Host,
-    servers: Vec<Place>,
+    servers: Vec<Machine>,
     fault_log: Rc<RefCell<FaultLog>>,
     agenda: BTreeMap<(Instant, u64), ScheduledEvent>,
     /// Numbers of processes and events so far.
@@ -173,7 +174,7 @@ impl MuxWorld {
         let served: Served = mux.served();
         let mut node = Node::new(config(params, listeners[0], true), served, joins);
         node.start_recording();
-        let place = |(number, root): (usize, Root)| Place {
+        let place = |(number, root): (usize, Root)| Machine {
             host: None,
             listener: listeners[number + 1],
             root,
@@ -182,7 +183,7 @@ impl MuxWorld {
             plain: params.is_plain(number),
             swapped: Vec::new(),
         };
-        let servers: Vec<Place> = servers.into_iter().enumerate().map(place).collect();
+        let servers: Vec<Machine> = servers.into_iter().enumerate().map(place).collect();
         let fault_log = Rc::new(RefCell::new(FaultLog::new(servers.len())));
         let mut mux_world = MuxWorld {
             world,
@@ -264,9 +265,9 @@ impl MuxWorld {
     fn end(&mut self) {
         for server in 0..self.servers.len() {
             let host = self.servers[server].host.as_mut().expect("all troubles are over");
-            host.take(Event { id: OpId::UNASKED, done: Done::Stop });
+            host.take(Event { id: OpId::UNREQUESTED, done: Done::Stop });
         }
-        let is_over = |place: &Place| place.host.as_ref().is_some_and(|host| host.node.is_over());
+        let is_over = |place: &Machine| place.host.as_ref().is_some_and(|host| host.node.is_over());
         while !self.servers.iter().all(is_over) {
             self.turns();
             if !self.servers.iter().all(is_over) {
@@ -289,7 +290,7 @@ impl MuxWorld {
             self.hear_news();
         }
         for place in &mut self.servers {
-            let Place { host, lying, swapped, .. } = place;
+            let Machine { host, lying, swapped, .. } = place;
             let Some(host) = host.as_mut().filter(|host| !place.frozen && host.is_due(now)) else {
                 continue;
             };
@@ -313,7 +314,7 @@ impl MuxWorld {
     /// Checks that the mux's messages about its servers are true and not repeated.
     fn hear_news(&mut self) {
         let now = self.world.now();
-        while let Some(News { text: news, .. }) = self.mux.node.next_news() {
+        while let Some(LogMessage { text: news, .. }) = self.mux.node.next_log_message() {
             self.world.env.trace.line(format_args!("{} news: {news}", now.0));
             let again = self.mistake == Some(Mistake::SayTwice);
             for _ in 0..=usize::from(again) {
@@ -368,7 +369,7 @@ impl MuxWorld {
 
     fn hand_out(&mut self, mut event: Event) {
         let number = host_of(event.id);
-        if event.id == OpId::UNASKED {
+        if event.id == OpId::UNREQUESTED {
             self.expect_nothing_held();
             self.expect_good_news();
             return self.mux.take(event);
@@ -377,7 +378,7 @@ impl MuxWorld {
             return self.mux.take(event);
         }
         let place = self.servers.iter_mut().find(|place| number == number_of(place));
-        let place = place.expect("what dead hosts had under way is not told");
+        let place = place.expect("completions of dead hosts are dropped");
         if let Done::Received(Ok(buf)) = &mut event.done
             && place.plain
         {
@@ -534,7 +535,7 @@ impl MuxWorld {
     fn kill(&mut self, server: usize) {
         let place = &mut self.servers[server];
         let mut host = place.host.take().expect("it is in no other trouble");
-        for event in host.untold() {
+        for event in host.unreported() {
             self.world.env.drop_done(event.done);
         }
         let files: Vec<File> = host.files.iter().copied().collect();
@@ -570,7 +571,7 @@ impl MuxWorld {
     }
 }
 
-fn number_of(place: &Place) -> Number {
+fn number_of(place: &Machine) -> Number {
     place.host.as_ref().map_or(Number::default(), |host| host.number)
 }
 

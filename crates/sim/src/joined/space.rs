@@ -273,7 +273,7 @@ fn moved(tree: usize, number: u64) -> u64 {
 
 /// A walk through the model: its environment, and the servers it touches.
 #[derive(Debug)]
-pub(super) struct Look<'a> {
+pub(super) struct Lookup<'a> {
     pub(super) space: &'a Space,
     pub(super) disk: &'a Disk,
     /// Servers that may be unavailable.
@@ -285,10 +285,10 @@ pub(super) struct Look<'a> {
 /// Entries of a directory: for each name the numbers of its file, by member.
 pub(super) type Entries = BTreeMap<Name, Vec<u64>>;
 
-impl<'a> Look<'a> {
+impl<'a> Lookup<'a> {
     /// Returns a walk that has touched no server.
-    pub(super) fn new(space: &'a Space, disk: &'a Disk, away: &'a BTreeSet<usize>) -> Look<'a> {
-        Look { space, disk, away, touched: BTreeSet::new() }
+    pub(super) fn new(space: &'a Space, disk: &'a Disk, away: &'a BTreeSet<usize>) -> Lookup<'a> {
+        Lookup { space, disk, away, touched: BTreeSet::new() }
     }
 
     /// Adds the servers involved in a request for a file.

@@ -203,8 +203,8 @@ impl Twins {
         let both_refuse = self.plain && expected.is_err() && got.is_err();
         if shown != seen && !both_refuse && !is_allowed(&text, &expected, &got) {
             let last = self.log.len().saturating_sub(12);
-            let said = &self.remote_server.said;
-            panic!("{:#?}\n{said:#?}\nexpected {shown}\n     got {seen}", &self.log[last..]);
+            let outputs = &self.remote_server.outputs;
+            panic!("{:#?}\n{outputs:#?}\nexpected {shown}\n     got {seen}", &self.log[last..]);
         }
         self.keep(expected, got);
     }

@@ -30,7 +30,7 @@ pub struct RemoteClient {
     pub breaks_after: Option<usize>,
     replies: BTreeMap<RequestId, Result<Reply, Error>>,
     next: u64,
-    asked: u64,
+    requested: u64,
 }
 
 impl RemoteClient {
@@ -51,7 +51,7 @@ impl RemoteClient {
             breaks_after: None,
             replies: BTreeMap::new(),
             next: 0,
-            asked: 0,
+            requested: 0,
         }
     }
 
@@ -77,7 +77,7 @@ impl RemoteClient {
     /// Sends a request, and progresses as far as possible without waiting.
     pub fn start(&mut self, remote_server: &mut RemoteServer, request: Request) -> RequestId {
         self.next += 1;
-        self.asked += 1;
+        self.requested += 1;
         let id = RequestId(self.next);
         self.step(remote_server, Input::Ask(id, request));
         id
@@ -131,7 +131,7 @@ impl RemoteClient {
 
     fn settle(&mut self, remote_server: &mut RemoteServer) {
         for turn in 0.. {
-            assert!(turn < 100_000, "it comes to no rest: {:#?}", remote_server.said);
+            assert!(turn < 100_000, "it comes to no rest: {:#?}", remote_server.outputs);
             let mut out = Vec::new();
             self.remote.tick(self.now, &mut out);
             self.remote.check();
@@ -176,7 +176,7 @@ impl RemoteClient {
         for output in out {
             match output {
                 Output::Reply(id, reply) => {
-                    self.asked -= 1;
+                    self.requested -= 1;
                     assert!(self.replies.insert(id, reply).is_none(), "{id:?} is answered twice");
                 }
                 Output::Do(op) => self.do_op(remote_server, op),
@@ -260,7 +260,7 @@ impl RemoteClient {
 
     /// Returns the number of requests without a reply.
     pub fn outstanding(&self) -> u64 {
-        self.asked
+        self.requested
     }
 
     /// Returns a request of the server's own identity.

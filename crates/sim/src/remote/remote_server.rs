@@ -99,7 +99,7 @@ pub struct RemoteServer {
     /// Source of corrupted replies.
     pub liar: Option<Rng>,
     /// The last messages both ways, for diagnostics.
-    pub said: VecDeque<String>,
+    pub outputs: VecDeque<String>,
 }
 
 impl RemoteServer {
@@ -111,7 +111,7 @@ impl RemoteServer {
             plain,
             session: None,
             liar: None,
-            said: VecDeque::new(),
+            outputs: VecDeque::new(),
         }
     }
 
@@ -141,24 +141,24 @@ impl RemoteServer {
     pub fn received(&mut self, bytes: &[u8]) -> Vec<u8> {
         let bytes = if self.plain { without_linux(bytes) } else { bytes.to_vec() };
         self.note(&bytes, |message| Tmessage::decode(message).map(|m| format!("{m:?}")));
-        let mut said = self.pump(front::Input::Received(Buf::from(bytes)));
+        let mut outputs = self.pump(front::Input::Received(Buf::from(bytes)));
         if let Some(rng) = &mut self.liar
             && rng.u8(..4) == 0
         {
-            lie(rng, &mut said);
+            lie(rng, &mut outputs);
         }
-        self.note(&said, |message| Rmessage::decode(message).map(|m| format!("{m:?}")));
-        said
+        self.note(&outputs, |message| Rmessage::decode(message).map(|m| format!("{m:?}")));
+        outputs
     }
 
     fn note(&mut self, mut bytes: &[u8], show: fn(&[u8]) -> Result<String, DecodeError>) {
         while let Some(size) = frame_size(bytes).filter(|size| (7..=bytes.len()).contains(size)) {
             let text = show(&bytes[..size]).unwrap_or_else(|error| error.to_string());
-            self.said.push_back(text.chars().take(160).collect());
+            self.outputs.push_back(text.chars().take(160).collect());
             bytes = &bytes[size..];
         }
-        let excess = self.said.len().saturating_sub(30);
-        self.said.drain(..excess);
+        let excess = self.outputs.len().saturating_sub(30);
+        self.outputs.drain(..excess);
     }
 
     /// Ends the session after the loss of the connection.
@@ -170,7 +170,7 @@ impl RemoteServer {
     }
 
     fn pump(&mut self, input: front::Input) -> Vec<u8> {
-        let mut said = Vec::new();
+        let mut outputs = Vec::new();
         let mut inputs = VecDeque::from([input]);
         while let (Some(session), Some(input)) = (&mut self.session, inputs.pop_front()) {
             let mut out = Vec::new();
@@ -186,7 +186,7 @@ impl RemoteServer {
                     front::Output::Close(open) => tree::Input::Close(open),
                     front::Output::Abandon(open) => tree::Input::Abandon(open),
                     front::Output::Send(bytes) => {
-                        said.extend_from_slice(&bytes);
+                        outputs.extend_from_slice(&bytes);
                         inputs.push_back(front::Input::Sent(bytes.len()));
                         continue;
                     }
@@ -210,26 +210,26 @@ impl RemoteServer {
                 }
             }
         }
-        said
+        outputs
     }
 }
 
 /// Corrupts replies: changes one byte or many, truncates, extends, or duplicates.
-fn lie(rng: &mut Rng, said: &mut Vec<u8>) {
+fn lie(rng: &mut Rng, outputs: &mut Vec<u8>) {
     match rng.u8(..8) {
-        0 => said.truncate(rng.usize(..=said.len())),
-        1 => said.extend_from_within(..),
-        2 => said.extend((0..rng.usize(..60)).map(|_| rng.u8(..))),
-        _ if said.is_empty() => {}
+        0 => outputs.truncate(rng.usize(..=outputs.len())),
+        1 => outputs.extend_from_within(..),
+        2 => outputs.extend((0..rng.usize(..60)).map(|_| rng.u8(..))),
+        _ if outputs.is_empty() => {}
         3 | 4 => {
             // The type, or a byte near it.
-            let at = rng.usize(..said.len().min(12));
-            said[at] = rng.u8(..130);
+            let at = rng.usize(..outputs.len().min(12));
+            outputs[at] = rng.u8(..130);
         }
         _ => {
             for _ in 0..rng.usize(1..4) {
-                let at = rng.usize(..said.len());
-                said[at] = if rng.bool() { rng.u8(..) } else { [0, 1, 0xff][rng.usize(..3)] };
+                let at = rng.usize(..outputs.len());
+                outputs[at] = if rng.bool() { rng.u8(..) } else { [0, 1, 0xff][rng.usize(..3)] };
             }
         }
     }

@@ -112,7 +112,7 @@ impl Administrator {
                 self.seals = Some(introduction.seals);
             }
             Phase::Meeting(verdicts) => {
-                assert_eq!(verdicts.judge(data), Some(ProofReply::Welcome), "who has the key");
+                assert_eq!(verdicts.judge(data), Some(ProofReply::Welcome), "the key is right");
                 let leaver = id(self.params.leaver().expect("somebody leaves"));
                 let change_request =
                     ChangeRequest { remove: [leaver].into(), ..ChangeRequest::default() };
@@ -181,8 +181,8 @@ impl Client for Administrator {
     }
 
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
-        for heard in self.stream.received(io, bytes) {
-            match (self.phase, heard) {
+        for arrived in self.stream.received(io, bytes) {
+            match (self.phase, arrived) {
                 (Phase::Opening, StreamEvent::Opened) => {
                     self.phase = Phase::Reading;
                     self.stream.read(io);
@@ -200,7 +200,7 @@ impl Client for Administrator {
                 (Phase::Away | Phase::Done, _) => {}
                 (_, StreamEvent::Data(data)) => self.receive(io, &data),
                 (_, StreamEvent::Refused) => return self.fail(io),
-                (phase, heard) => panic!("{heard:?} while {phase:?}"),
+                (phase, arrived) => panic!("{arrived:?} while {phase:?}"),
             }
         }
     }

@@ -81,8 +81,8 @@ impl Client for Bystander {
     }
 
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
-        for heard in self.stream.received(io, bytes) {
-            self.state = match (self.state, heard) {
+        for arrived in self.stream.received(io, bytes) {
+            self.state = match (self.state, arrived) {
                 (State::Opening, StreamEvent::Opened) => State::Open,
                 (State::Reading(since), StreamEvent::Data(data)) => {
                     assert!(!data.is_empty(), "the file was there");
@@ -94,7 +94,7 @@ impl Client for Bystander {
                     self.reads += 1;
                     State::Open
                 }
-                (state, heard) => panic!("{heard:?} while {state:?}"),
+                (state, arrived) => panic!("{arrived:?} while {state:?}"),
             };
         }
     }

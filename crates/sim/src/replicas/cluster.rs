@@ -239,7 +239,7 @@ impl Cluster {
         host.turn(&mut self.world, &mut change);
         let (from, worked) = (host.number, host.node.worked() - before);
         let mut news = Vec::new();
-        while let Some(one) = host.node.next_news() {
+        while let Some(one) = host.node.next_log_message() {
             news.push(one.text);
         }
         let until = now + Duration::from_nanos(worked * self.params.unit_ns);
@@ -286,14 +286,14 @@ impl Cluster {
     fn hand_out(&mut self, event: Event) {
         let number = host_of(event.id);
         let servers = self.sites.iter_mut().filter_map(|site| site.server.as_mut());
-        if event.id == OpId::UNASKED {
+        if event.id == OpId::UNREQUESTED {
             return servers.for_each(|server| {
                 server.home.take(Event { id: event.id, done: base::op::Done::Stop });
             });
         }
         let mut hosts = servers.flat_map(|server| [&mut server.home, &mut server.replicas]);
         let host = hosts.find(|host| host.number == number);
-        host.expect("what dead hosts had under way is not told").take(event);
+        host.expect("completions of dead hosts are dropped").take(event);
     }
 
     /// Performs due work outside of the servers.
@@ -547,8 +547,8 @@ impl Cluster {
         let now = self.world.now();
         let since = self.sites[number].health.since(now);
         assert!(since.is_some(), "{number} is well, and to be removed");
-        let unheard = self.sites[number].audience.since(now).expect("it is not well");
-        self.ledger.borrow_mut().removals.entry(number).or_insert(unheard);
+        let silent_from = self.sites[number].audience.since(now).expect("it is not well");
+        self.ledger.borrow_mut().removals.entry(number).or_insert(silent_from);
         if let Some((begun, healed)) = self.outage {
             let most = Duration::from_millis(self.params.remove_after_ms.unwrap_or_default());
             // Each detects by its next turn that it hears another one again.
@@ -624,7 +624,7 @@ impl Cluster {
     fn kill(&mut self, number: usize, power: bool) {
         let site = &mut self.sites[number];
         let Server { mut home, mut replicas, .. } = site.server.take().expect("it runs");
-        for event in home.untold().into_iter().chain(replicas.untold()) {
+        for event in home.unreported().into_iter().chain(replicas.unreported()) {
             self.world.env.drop_done(event.done);
         }
         self.world.env.kill(home.number, &[], &home.listeners);

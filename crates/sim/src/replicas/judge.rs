@@ -5,7 +5,7 @@ mod replay;
 mod tests;
 
 use super::data::{Shown, Slot, What};
-use super::ledger::{Fate, Ledger, OpRequest, Place};
+use super::ledger::{Fate, Ledger, OpRef, OpRequest};
 use replica::data::Kind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -219,8 +219,8 @@ fn expect_strict_looks(ledger: &Ledger) {
         let Some(at) = strict(look) else { continue };
         let answer = look.answer.as_ref().expect("a strict answer is one");
         let questions = || ledger.questions.iter();
-        let before = || questions().filter(|it| strict(it).is_some_and(|at| at < look.asked));
-        let possible = || questions().filter(|it| it.asked <= at && it.fate() != Fate::Undone);
+        let before = || questions().filter(|it| strict(it).is_some_and(|at| at < look.requested));
+        let possible = || questions().filter(|it| it.requested <= at && it.fate() != Fate::Undone);
         match Shown::of_answer(ledger.kind, &answer.value) {
             Shown::Sum(sum) => {
                 let number = |op_request: &OpRequest| match op_request.what {
@@ -241,10 +241,10 @@ fn expect_strict_looks(ledger: &Ledger) {
                 let gone = |item: &String| {
                     possible().any(|it| matches!(&it.what, What::Remove(other) if other == item))
                 };
-                let asked: BTreeSet<String> = possible().filter_map(item).collect();
+                let requested: BTreeSet<String> = possible().filter_map(item).collect();
                 let missing = before().filter_map(item).find(|it| !items.contains(it) && !gone(it));
                 assert_eq!(missing, None, "a strict answer lacks what a strict answer was for");
-                let early = items.into_iter().find(|item| !asked.contains(*item));
+                let early = items.into_iter().find(|item| !requested.contains(*item));
                 assert_eq!(early, None, "a strict answer has what nobody had asked for");
             }
             Shown::Entries(entries) => {
@@ -255,10 +255,10 @@ fn expect_strict_looks(ledger: &Ledger) {
                     }
                     _ => None,
                 };
-                let asked: BTreeSet<(String, String)> = possible().filter_map(entry).collect();
+                let requested: BTreeSet<(String, String)> = possible().filter_map(entry).collect();
                 let missing = before().filter_map(entry).find(|(key, _)| !keys.contains(key));
                 assert_eq!(missing, None, "a strict answer lacks a key that was put there");
-                let early = entries.iter().find(|entry| !asked.contains(*entry));
+                let early = entries.iter().find(|entry| !requested.contains(*entry));
                 assert_eq!(early, None, "a strict answer has what nobody had asked for");
             }
         }
@@ -286,7 +286,7 @@ fn finals(ledger: &Ledger) -> BTreeMap<String, &Value> {
 /// Checks that all listeners received the same order; returns the place of each operation in it,
 /// from the listener that received most.
 fn expect_one_order(ledger: &Ledger) -> BTreeMap<String, usize> {
-    let orders: Vec<BTreeMap<Place, usize>> =
+    let orders: Vec<BTreeMap<OpRef, usize>> =
         ledger.orders.iter().map(|order| order.iter().copied().zip(0..).collect()).collect();
     for (order, places) in ledger.orders.iter().zip(&orders) {
         assert_eq!(order.len(), places.len(), "something became final twice");
@@ -309,7 +309,7 @@ fn expect_after_strict(questions: &[OpRequest], place: impl Fn(&OpRequest) -> Op
     let placed = || questions.iter().filter_map(|it| Some((it, place(it)?)));
     for (strict, first) in placed().filter(|(it, _)| it.strict) {
         let Some(answer) = &strict.answer else { continue };
-        for (later, second) in placed().filter(|(later, _)| later.asked > answer.at) {
+        for (later, second) in placed().filter(|(later, _)| later.requested > answer.at) {
             let fits = first < second;
             assert!(
                 fits,

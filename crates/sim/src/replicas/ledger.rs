@@ -35,7 +35,7 @@ pub(super) struct OpRequest {
     pub(super) op: Value,
     pub(super) strict: bool,
     /// Time of the first request.
-    pub(super) asked: Instant,
+    pub(super) requested: Instant,
     /// Number of requests, and of replies that it was not done.
     pub(super) times: (u32, u32),
     pub(super) answer: Option<Answer>,
@@ -45,7 +45,7 @@ impl OpRequest {
     pub(super) fn fate(&self) -> Fate {
         match (&self.answer, self.times) {
             (Some(_), _) => Fate::Done,
-            (None, (asked, undone)) if asked == undone => Fate::Undone,
+            (None, (requested, undone)) if requested == undone => Fate::Undone,
             (None, _) => Fate::Unknown,
         }
     }
@@ -60,7 +60,7 @@ pub(super) struct Survey {
 }
 
 /// An operation, by its replica and its number there.
-pub(super) type Place = (u64, u64);
+pub(super) type OpRef = (u64, u64);
 
 /// The ledger.
 #[derive(Debug)]
@@ -68,9 +68,9 @@ pub(super) struct Ledger {
     pub(super) kind: Kind,
     pub(super) questions: Vec<OpRequest>,
     /// Final operations and their values.
-    pub(super) finals: BTreeMap<Place, (Value, Value)>,
+    pub(super) finals: BTreeMap<OpRef, (Value, Value)>,
     /// Their order: one for each time that a client listened to a replica.
-    pub(super) orders: Vec<Vec<Place>>,
+    pub(super) orders: Vec<Vec<OpRef>>,
     /// Number of clients with all replies.
     pub(super) finished: usize,
     /// Whether the membership is constant from now on.
@@ -91,7 +91,7 @@ pub(super) struct Ledger {
 }
 
 /// Time in which a replica propagates acknowledged operations to the others.
-const TOLD: Duration = Duration::from_secs(5);
+const REPORTED: Duration = Duration::from_secs(5);
 
 impl Ledger {
     pub(super) fn new(kind: Kind) -> Ledger {
@@ -135,7 +135,7 @@ impl Ledger {
         for op_request in &mut self.questions {
             let may_be_lost = op_request.answer.as_ref().is_some_and(|answer| {
                 let since = self.removals.get(&answer.by).filter(|_| removed.contains(&answer.by));
-                since.is_some_and(|since| answer.at + TOLD >= *since)
+                since.is_some_and(|since| answer.at + REPORTED >= *since)
             });
             if !op_request.strict && may_be_lost {
                 (op_request.answer, op_request.times) = (None, (1, 0));
@@ -145,7 +145,7 @@ impl Ledger {
     }
 
     /// Records a final operation: it is equal for all listeners.
-    pub(super) fn note_final(&mut self, order: usize, place: Place, op: Value, value: Value) {
+    pub(super) fn note_final(&mut self, order: usize, place: OpRef, op: Value, value: Value) {
         let now = (op, value);
         let before = self.finals.entry(place).or_insert_with(|| now.clone());
         assert_eq!(*before, now, "{place:?} is final, and another thing elsewhere");

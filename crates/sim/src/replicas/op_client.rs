@@ -52,7 +52,7 @@ enum Phase {
 
 /// One operation of a batch.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct Requested {
     /// Its index in the ledger.
     op_request: usize,
     /// Its number in the session.
@@ -83,7 +83,7 @@ pub(super) struct OpClient {
     /// Its token: the service, and the last number seen of each replica.
     token: Option<(String, BTreeMap<u64, u64>)>,
     memory: Memory,
-    batch: Vec<Asked>,
+    batch: Vec<Requested>,
     /// Operations of the batch with outstanding replies, in order.
     waiting: VecDeque<usize>,
     /// Received bytes of an incomplete line.
@@ -125,7 +125,7 @@ impl OpClient {
     }
 
     fn is_settled(&self) -> bool {
-        self.batch.iter().all(|asked| asked.settled)
+        self.batch.iter().all(|requested| requested.settled)
     }
 
     /// Moves to another replica, or returns to this one.
@@ -151,12 +151,12 @@ impl OpClient {
 
     /// Records that an operation of the batch has no reply, or one that says it was not done.
     fn miss(&mut self, index: usize, undone: bool) {
-        let asked = &mut self.batch[index];
+        let requested = &mut self.batch[index];
         let mut ledger = self.setup.ledger.borrow_mut();
-        let op_request = &mut ledger.questions[asked.op_request];
+        let op_request = &mut ledger.questions[requested.op_request];
         op_request.times.1 += u32::from(undone);
-        if asked.call.is_none() {
-            asked.settled = true;
+        if requested.call.is_none() {
+            requested.settled = true;
             self.memory.learn(&op_request.what, op_request.fate(), &Value::Null);
         }
     }
@@ -184,9 +184,9 @@ impl OpClient {
             self.calls += u64::from(numbered);
             let call = numbered.then_some(self.calls);
             let mut ledger = self.setup.ledger.borrow_mut();
-            self.batch.push(Asked { op_request: ledger.questions.len(), call, settled: false });
-            let (asked, times, answer) = (now, (0, 0), None);
-            ledger.questions.push(OpRequest { what, op, strict, asked, times, answer });
+            self.batch.push(Requested { op_request: ledger.questions.len(), call, settled: false });
+            let (requested, times, answer) = (now, (0, 0), None);
+            ledger.questions.push(OpRequest { what, op, strict, requested, times, answer });
         }
     }
 
@@ -235,12 +235,12 @@ impl OpClient {
 
     /// Returns an operation as JSON.
     fn op_request(&mut self, index: usize, given: Duration) -> Value {
-        let asked = &mut self.batch[index];
+        let requested = &mut self.batch[index];
         let mut ledger = self.setup.ledger.borrow_mut();
-        let op_request = &mut ledger.questions[asked.op_request];
+        let op_request = &mut ledger.questions[requested.op_request];
         if op_request.times.0 > 0 && self.setup.params.mistake == Some(Mistake::SentAsNew) {
             self.calls += 1;
-            asked.call = Some(self.calls);
+            requested.call = Some(self.calls);
         }
         op_request.times.0 += 1;
         let mut line = json!({"op": op_request.op, "timeout": given.as_secs_f64()});
@@ -248,7 +248,7 @@ impl OpClient {
         if op_request.strict && !forgets {
             line["strict"] = json!(true);
         }
-        if let (Some(session), Some(call)) = (&self.session, asked.call) {
+        if let (Some(session), Some(call)) = (&self.session, requested.call) {
             line["session"] = json!(session);
             line["number"] = json!(call);
         }
@@ -310,11 +310,11 @@ impl OpClient {
     }
 
     fn answered(&mut self, io: &mut Io<'_>, index: usize, answer: &Value) {
-        let asked = &mut self.batch[index];
-        asked.settled = true;
+        let requested = &mut self.batch[index];
+        requested.settled = true;
         let mut ledger = self.setup.ledger.borrow_mut();
         let kind = ledger.kind;
-        let op_request = &mut ledger.questions[asked.op_request];
+        let op_request = &mut ledger.questions[requested.op_request];
         let is_final = answer["final"].as_bool().expect("it says whether it is final");
         let known = op_request.strict || is_blind(&op_request.op);
         assert_eq!(is_final, known, "{answer}: {op_request:?}");
@@ -379,8 +379,8 @@ impl Client for OpClient {
     }
 
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
-        for heard in self.stream.received(io, bytes) {
-            match heard {
+        for arrived in self.stream.received(io, bytes) {
+            match arrived {
                 StreamEvent::Opened => self.go_on(io),
                 StreamEvent::Data(data) => self.receive(io, &data),
                 StreamEvent::Written => {}

@@ -68,8 +68,8 @@ impl Client for Surveyor {
 
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
         let Some(mut stream) = self.stream.take() else { return };
-        for heard in stream.received(io, bytes) {
-            match heard {
+        for arrived in stream.received(io, bytes) {
+            match arrived {
                 StreamEvent::Opened => stream.read(io),
                 StreamEvent::Data(data) if data.is_empty() => return self.finish_file(io),
                 StreamEvent::Data(data) => {

@@ -72,14 +72,14 @@ impl Client for Witness {
     }
 
     fn received(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
-        for heard in self.stream.received(io, bytes) {
-            match heard {
+        for arrived in self.stream.received(io, bytes) {
+            match arrived {
                 StreamEvent::Opened => self.order = self.ledger.borrow_mut().begin_order(),
                 // A listener that stopped inside of a dropped line gets the end of the file.
                 StreamEvent::Data(data) if data.is_empty() => return self.ended(io),
                 StreamEvent::Data(data) => self.note(&data),
                 StreamEvent::Written | StreamEvent::Refused => {
-                    panic!("who listens is told what is final")
+                    panic!("final operations are reported")
                 }
             }
             self.stream.read(io);

@@ -93,11 +93,11 @@ pub(super) fn spoil(
         return vec![envelope];
     }
     match (mistake, envelope.0.downcast_mut::<Crossing>()) {
-        (Mistake::SayTwice, Some(Crossing::Home(ToHome::Said(id, stream, bytes)))) => {
-            let again = Crossing::Home(ToHome::Said(*id, *stream, bytes.clone())).envelope();
+        (Mistake::SayTwice, Some(Crossing::Home(ToHome::Emitted(id, stream, bytes)))) => {
+            let again = Crossing::Home(ToHome::Emitted(*id, *stream, bytes.clone())).envelope();
             vec![envelope, again]
         }
-        (Mistake::OtherByte, Some(Crossing::Home(ToHome::Said(_, _, bytes)))) => {
+        (Mistake::OtherByte, Some(Crossing::Home(ToHome::Emitted(_, _, bytes)))) => {
             bytes[0] ^= 1;
             vec![envelope]
         }

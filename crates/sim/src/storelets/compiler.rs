@@ -12,41 +12,41 @@ use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler
 #[derive(Debug)]
 pub(super) struct Compiler {
     number: usize,
-    asked: BTreeMap<u64, Asked>,
+    requested: BTreeMap<u64, Requested>,
     known: BTreeSet<(Hash, Code)>,
     ended: bool,
 }
 
 #[derive(Debug)]
-struct Asked {
+struct Requested {
     result: Result<Fresh, Refused>,
     key: (base::Instant, u64),
 }
 
 impl Compiler {
     pub(super) fn new(number: usize) -> Compiler {
-        Compiler { number, asked: BTreeMap::new(), known: BTreeSet::new(), ended: false }
+        Compiler { number, requested: BTreeMap::new(), known: BTreeSet::new(), ended: false }
     }
 
     /// Handles a message of home.
-    pub(super) fn told(&mut self, queue: &mut EventQueue, envelope: Envelope) {
-        match *envelope.0.downcast::<ToCompiler>().expect("it is told what it is asked") {
+    pub(super) fn notified(&mut self, queue: &mut EventQueue, envelope: Envelope) {
+        match *envelope.0.downcast::<ToCompiler>().expect("it is a request to the compiler") {
             ToCompiler::Compile { ticket, module, code, .. } => {
-                assert!(!self.ended, "it was told to end");
+                assert!(!self.ended, "it received the end");
                 let result = self.compile(queue, module, code);
                 let at = queue.within(queue.params.compile_us);
                 let key = queue.at(at, ScheduledEvent::Compiled(ticket));
-                let before = self.asked.insert(ticket, Asked { result, key });
+                let before = self.requested.insert(ticket, Requested { result, key });
                 assert!(before.is_none(), "{ticket} is compiled already");
             }
             ToCompiler::Cancel(ticket) => {
                 let late = queue.rng.bool();
-                let Some(asked) = self.asked.get_mut(&ticket) else { return };
+                let Some(requested) = self.requested.get_mut(&ticket) else { return };
                 if !late {
-                    queue.remove(asked.key);
+                    queue.remove(requested.key);
                     let at = queue.within(10);
-                    asked.key = queue.at(at, ScheduledEvent::Compiled(ticket));
-                    asked.result = Err(Refused::Cancelled);
+                    requested.key = queue.at(at, ScheduledEvent::Compiled(ticket));
+                    requested.result = Err(Refused::Cancelled);
                 }
             }
             ToCompiler::End => self.ended = true,
@@ -79,20 +79,20 @@ impl Compiler {
             let cpu_ns = queue.rng.u64(..1_000_000);
             return Ok(Fresh { hash, code, program, was_there, cpu_ns });
         }
-        storelet::module::prepare(&bytes.expect("what is known is a program"))?;
+        storelet::module::prepare(&bytes.expect("a known hash is that of a program"))?;
         panic!("clients send the programs, and what is none")
     }
 
     /// Sends the result of a compilation.
     pub(super) fn send_home(&mut self, queue: &mut EventQueue, ticket: u64) {
-        let Asked { result, .. } = self.asked.remove(&ticket).expect("it was asked");
+        let Requested { result, .. } = self.requested.remove(&ticket).expect("it was requested");
         let compiled = Crossing::Compiled(Compiled { ticket, result });
         queue.post(self.number, queue.now, HOME, compiled.envelope());
     }
 
     /// Returns whether no compilation is pending.
     pub(super) fn is_idle(&self) -> bool {
-        self.asked.is_empty()
+        self.requested.is_empty()
     }
 
     /// Returns whether it has ended.

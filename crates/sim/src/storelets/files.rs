@@ -46,7 +46,7 @@ impl Files {
         let at = queue.within(queue.params.disk_us);
         let key = queue.at(at, ScheduledEvent::Apply(id));
         let before = self.pending.insert(id, (op, Some(key)));
-        assert!(before.is_none(), "{id:?} is under way already: {before:?}");
+        assert!(before.is_none(), "{id:?} is in flight already: {before:?}");
     }
 
     /// Cancels an operation, unless it is too late.
@@ -61,7 +61,7 @@ impl Files {
 
     /// Makes an operation take effect.
     pub(super) fn apply(&mut self, queue: &mut EventQueue, id: OpId) {
-        let (op, key) = self.pending.get_mut(&id).expect("what is applied is under way");
+        let (op, key) = self.pending.get_mut(&id).expect("only operations in flight are applied");
         *key = None;
         let done = match queue.one_in(queue.params.disk_error) {
             true => {
@@ -75,7 +75,7 @@ impl Files {
     }
 
     fn complete(&mut self, queue: &mut EventQueue, id: OpId, done: Done) {
-        let (op, _) = self.pending.remove(&id).expect("it is under way");
+        let (op, _) = self.pending.remove(&id).expect("it is in flight");
         for file in used(&op) {
             let count = self.using.get_mut(&file).expect("counted when it began");
             *count -= 1;

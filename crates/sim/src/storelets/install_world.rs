@@ -78,7 +78,7 @@ struct InstallWorld {
     /// Number of successful runs for each file, and the runs recorded on the disk.
     done: BTreeMap<String, u32>,
     /// Acknowledged state: names with the version in use; `None` if removed.
-    told: BTreeMap<&'static str, Option<u32>>,
+    notified: BTreeMap<&'static str, Option<u32>>,
     /// Names in an unknown state.
     doubt: BTreeSet<&'static str>,
     mistake: Option<Mistake>,
@@ -134,7 +134,7 @@ impl InstallWorld {
             opens: BTreeSet::new(),
             files: BTreeMap::new(),
             done: BTreeMap::new(),
-            told: BTreeMap::new(),
+            notified: BTreeMap::new(),
             doubt: BTreeSet::new(),
             mistake,
             kept_at: Instant(0),
@@ -198,7 +198,7 @@ impl InstallWorld {
     fn settle(&mut self, out: Vec<Output>) {
         for output in out {
             match output {
-                Output::Reply(_, Ok(Reply::Data(said))) => self.received(&said),
+                Output::Reply(_, Ok(Reply::Data(outputs))) => self.received(&outputs),
                 Output::Reply(_, Ok(Reply::Written(_))) => {}
                 Output::Do(Op::Post { to, envelope }) => self.posted(to, envelope.0),
                 other => panic!("nobody asked for {other:?}"),
@@ -209,13 +209,14 @@ impl InstallWorld {
     fn posted(&mut self, to: usize, envelope: Box<dyn std::any::Any + Send>) {
         if to == COMPILER {
             return match envelope.downcast::<ToCompiler>() {
-                Ok(asked) => self.compile(*asked),
+                Ok(requested) => self.compile(*requested),
                 Err(other) => {
-                    let asked = other.downcast::<ToStateStore>().expect("it keeps and compiles");
+                    let requested =
+                        other.downcast::<ToStateStore>().expect("it keeps and compiles");
                     // Writes complete in order.
                     let at = Instant(self.now.0 + self.rng.u64(1000..30_000_000)).max(self.kept_at);
                     self.kept_at = at;
-                    self.at(at, ScheduledEvent::Kept(asked.ticket, asked.changes));
+                    self.at(at, ScheduledEvent::Kept(requested.ticket, requested.changes));
                 }
             };
         }
@@ -250,8 +251,8 @@ impl InstallWorld {
         *failed < 3
     }
 
-    fn compile(&mut self, asked: ToCompiler) {
-        let ToCompiler::Compile { ticket, module, code, .. } = asked else { return };
+    fn compile(&mut self, requested: ToCompiler) {
+        let ToCompiler::Compile { ticket, module, code, .. } = requested else { return };
         let hash = match module {
             Module::Known(hash) => hash,
             Module::Sent(parts) => {
@@ -295,7 +296,7 @@ impl InstallWorld {
             }
         };
         let done = Done::Envelope(crossing.envelope());
-        self.tree.step(self.now, Input::Done(OpId::UNASKED, done), out);
+        self.tree.step(self.now, Input::Done(OpId::UNREQUESTED, done), out);
     }
 
     fn apply(&mut self, change: Change) {
@@ -321,8 +322,8 @@ impl InstallWorld {
             );
         }
         let spoilt = self.mistake == Some(Mistake::ForgetFile);
-        let told = if spoilt { Ended::Exit(1) } else { ended.clone() };
-        Some(Report::new(&told, Used::default(), 1))
+        let notified = if spoilt { Ended::Exit(1) } else { ended.clone() };
+        Some(Report::new(&notified, Used::default(), 1))
     }
 
     /// Returns whether the disk records that a file was processed.
@@ -387,20 +388,20 @@ impl InstallWorld {
             return;
         }
         let install = Name::new(b"install").expect("a name");
-        let mut said = Vec::new();
-        self.ask(1, Ask::Walk { from: self.tree.root(), names: vec![install] }, &mut said);
-        let Some(Output::Reply(_, Ok(Reply::Walked(_, Some(node))))) = said.pop() else {
+        let mut outputs = Vec::new();
+        self.ask(1, Ask::Walk { from: self.tree.root(), names: vec![install] }, &mut outputs);
+        let Some(Output::Reply(_, Ok(Reply::Walked(_, Some(node))))) = outputs.pop() else {
             panic!("the desk is not there")
         };
         let node: NodeId = node;
         let access = Access { write: true, ..Access::READ };
-        self.ask(1, Ask::Open { node, access }, &mut said);
-        let Some(Output::Reply(_, Ok(Reply::Opened(open, _)))) = said.pop() else {
+        self.ask(1, Ask::Open { node, access }, &mut outputs);
+        let Some(Output::Reply(_, Ok(Reply::Opened(open, _)))) = outputs.pop() else {
             panic!("nobody may sit down")
         };
         let label = NAMES[self.rng.usize(..NAMES.len())];
         let program = programs::of(Kinds::ALL[self.rng.usize(..3)]);
-        let known = self.told.get(label).copied().flatten();
+        let known = self.notified.get(label).copied().flatten();
         let text = match (known, self.rng.u8(..8)) {
             (Some(version), 0) => format!("frames\nuse {label}@{}\n\n", version.max(2) - 1),
             // The storelet that watches for files stays, so its files are known.
@@ -428,11 +429,11 @@ impl InstallWorld {
     }
 
     /// Handles the result, which may follow a state frame: then it reads again.
-    fn received(&mut self, said: &[u8]) {
+    fn received(&mut self, outputs: &[u8]) {
         let Some(InstallClient { open, label }) = self.install_client.take() else {
             panic!("the listener has ended")
         };
-        let (mut rest, mut report) = (said, None);
+        let (mut rest, mut report) = (outputs, None);
         while let Some((frame, body)) = Frame::decode(rest).expect("frames") {
             assert!(report.is_none(), "something comes behind the report");
             assert!(matches!(frame, Frame::State | Frame::Report), "{frame:?} of an install");
@@ -450,9 +451,9 @@ impl InstallWorld {
             rest.split(|c: char| !c.is_ascii_digit()).next().and_then(|text| text.parse().ok())
         });
         if text.contains("\"removed\"") {
-            self.told.insert(label, None);
+            self.notified.insert(label, None);
         } else if version.is_some() {
-            self.told.insert(label, version);
+            self.notified.insert(label, version);
         } else {
             assert!(text.contains("\"unknown\""), "{text}");
         }
@@ -492,7 +493,7 @@ impl InstallWorld {
         self.kept_at = self.now;
         (self.install_client, self.running, self.opens) = (None, BTreeMap::new(), BTreeSet::new());
         self.tree = Storelets::new(TREE, WALL, 5, settings(self.stock()));
-        assert!(self.tree.next_news().is_none(), "what was kept makes no sense");
+        assert!(self.tree.next_report().is_none(), "the stored state is invalid");
         self.look();
     }
 
@@ -507,16 +508,16 @@ impl InstallWorld {
     /// Checks that acknowledged installations are present.
     fn look(&mut self) {
         let path = vec![Name::new(b"installed.json").expect("a name")];
-        let mut said = Vec::new();
+        let mut outputs = Vec::new();
         let ask = Ask::Fetch { root: Some(self.tree.root()), path, read_max: 0, headroom: 0 };
-        self.ask(4, ask, &mut said);
-        let Some(Output::Reply(_, Ok(Reply::Fetched(_, text, _)))) = said.pop() else {
+        self.ask(4, ask, &mut outputs);
+        let Some(Output::Reply(_, Ok(Reply::Fetched(_, text, _)))) = outputs.pop() else {
             panic!("the list cannot be read")
         };
         let all: serde_json::Value = serde_json::from_slice(&text).expect("JSON");
         let all = all.as_array().expect("a list");
-        let told = self.told.clone();
-        for (label, version) in told.into_iter().filter(|(it, _)| !self.doubt.contains(it)) {
+        let notified = self.notified.clone();
+        for (label, version) in notified.into_iter().filter(|(it, _)| !self.doubt.contains(it)) {
             let found = all.iter().find(|it| it["name"] == label);
             let found = found.and_then(|it| it["current"].as_u64());
             assert_eq!(found, version.map(u64::from), "{label} is not what was told");
@@ -525,7 +526,7 @@ impl InstallWorld {
         for label in std::mem::take(&mut self.doubt) {
             let found = all.iter().find(|it| it["name"] == label);
             let found = found.and_then(|it| it["current"].as_u64());
-            self.told.insert(label, found.map(|version| version as u32));
+            self.notified.insert(label, found.map(|version| version as u32));
         }
     }
 
@@ -533,7 +534,7 @@ impl InstallWorld {
     fn judge(&mut self) {
         assert!(self.opens.is_empty(), "directories are open: {:?}", self.opens);
         assert!(self.tree.opens() == 0, "files of its own are open");
-        if self.told.get("see").copied().flatten().is_some() {
+        if self.notified.get("see").copied().flatten().is_some() {
             for file in self.files.keys() {
                 assert!(self.done.contains_key(file), "{file} was not run for");
                 self.judged += 1;

@@ -51,7 +51,7 @@ struct Plan {
     /// permitted.
     holds: bool,
     /// Output if it ends by itself.
-    says: Vec<u8>,
+    shows: Vec<u8>,
     path: String,
 }
 
@@ -92,7 +92,7 @@ enum End {
 
 /// Received output, and the end if known.
 struct ReceivedOutput {
-    said: Vec<u8>,
+    outputs: Vec<u8>,
     end: Option<(End, String)>,
     report: Option<Value>,
 }
@@ -163,7 +163,7 @@ impl Job {
         let cancelled = std::mem::replace(&mut self.cancelled, false);
         match reply {
             Ok(Reply::Data(data)) => {
-                assert!(data.len() <= self.count as usize, "more than was asked for");
+                assert!(data.len() <= self.count as usize, "more than was requested");
                 self.ended = data.is_empty();
                 self.got.extend_from_slice(&data);
                 Some(data.to_vec())
@@ -179,7 +179,7 @@ impl Job {
     /// Checks the received output after the client has left.
     pub(super) fn judge(&self, queue: &EventQueue, stopping: bool) {
         let received = self.understand();
-        self.judge_said(&received, queue.faults > 0);
+        self.judge_output(&received, queue.faults > 0);
         assert!(
             !self.ended || !self.is_framed() || received.report.is_some(),
             "no report: {self:?}"
@@ -207,7 +207,7 @@ impl Job {
         }
         if let Some(report) = &received.report {
             self.judge_waited(report, queue);
-            self.judge_used(report, received.said.len() as u64, queue);
+            self.judge_used(report, received.outputs.len() as u64, queue);
         }
     }
 
@@ -216,7 +216,7 @@ impl Job {
         if !self.is_framed() {
             return self.understand_plain();
         }
-        let mut received = ReceivedOutput { said: Vec::new(), end: None, report: None };
+        let mut received = ReceivedOutput { outputs: Vec::new(), end: None, report: None };
         let mut rest = &self.got[..];
         while let Some((frame, body)) = Frame::decode(rest).expect("frames") {
             assert!(received.report.is_none(), "something comes behind the report");
@@ -224,7 +224,7 @@ impl Job {
                 Frame::Output | Frame::Error => {
                     let error = self.plan.kind == Kinds::Sleeper;
                     assert_eq!(frame == Frame::Error, error, "another stream");
-                    received.said.extend_from_slice(body);
+                    received.outputs.extend_from_slice(body);
                 }
                 Frame::State => {}
                 Frame::Report => {
@@ -247,10 +247,10 @@ impl Job {
     }
 
     fn understand_plain(&self) -> ReceivedOutput {
-        let (mut said, mut end) = (self.got.clone(), None);
+        let (mut outputs, mut end) = (self.got.clone(), None);
         let mark = b"upcall: ";
-        let place = said.windows(mark.len()).rposition(|bytes| bytes == mark);
-        let line = place.map(|at| said.split_off(at));
+        let place = outputs.windows(mark.len()).rposition(|bytes| bytes == mark);
+        let line = place.map(|at| outputs.split_off(at));
         if self.ended {
             let line = line.map(|line| String::from_utf8(line).expect("it is text"));
             end = Some(match &line {
@@ -262,45 +262,49 @@ impl Job {
                 None => (End::Exit, String::new()),
             });
         }
-        if let Some(part) = (1..mark.len()).rev().find(|part| said.ends_with(&mark[..*part])) {
+        if let Some(part) = (1..mark.len()).rev().find(|part| outputs.ends_with(&mark[..*part])) {
             // The reason may be incomplete, unless it is the program's own.
-            if !self.ended && !self.plan.says.starts_with(&said) {
-                said.truncate(said.len() - part);
+            if !self.ended && !self.plan.shows.starts_with(&outputs) {
+                outputs.truncate(outputs.len() - part);
             }
         }
-        ReceivedOutput { said, end, report: None }
+        ReceivedOutput { outputs, end, report: None }
     }
 
     /// Checks that the output is a prefix of the program's.
-    fn judge_said(&self, received: &ReceivedOutput, faults: bool) {
-        let Plan { kind, says, .. } = &self.plan;
+    fn judge_output(&self, received: &ReceivedOutput, faults: bool) {
+        let Plan { kind, shows, .. } = &self.plan;
         let fits = match kind {
-            Kinds::Flood => received.said.iter().all(|byte| *byte == 0),
+            Kinds::Flood => received.outputs.iter().all(|byte| *byte == 0),
             // Directories that cannot be listed are skipped.
             Kinds::List | Kinds::Search if faults => true,
-            _ => says.starts_with(&received.said),
+            _ => shows.starts_with(&received.outputs),
         };
         let end = &received.end;
         assert!(
             fits,
             "{kind:?} {} says {} bytes, other ones: {end:?}",
             self.id,
-            received.said.len()
+            received.outputs.len()
         );
     }
 
     fn judge_exit(&self, received: &ReceivedOutput, queue: &EventQueue) {
-        let Plan { kind, says, writes, waits, budget, .. } = &self.plan;
+        let Plan { kind, shows, writes, waits, budget, .. } = &self.plan;
         let code = received.report.as_ref().map(|report| report["exit"].as_u64());
-        let code = code.map(|code| code.expect("who exits has a code"));
+        let code = code.map(|code| code.expect("an exit has a code"));
         let all = code.is_none_or(|code| code == DONE);
         let ends = !kind.is_endless() && !waits && *kind != Kinds::Trap;
         if all && queue.faults == 0 && self.may_write(queue) {
             assert!(ends, "it never ends by itself: {:?}", self.plan);
-            assert!(received.said == *says, "{kind:?} {} has not said all", self.id);
+            assert!(received.outputs == *shows, "{kind:?} {} has not said all", self.id);
         } else if code == Some(DONE) {
             let listed = matches!(kind, Kinds::List | Kinds::Search);
-            assert!(ends && (listed || received.said == *says), "it says less: {:?}", self.plan);
+            assert!(
+                ends && (listed || received.outputs == *shows),
+                "it says less: {:?}",
+                self.plan
+            );
         } else if code.is_some() {
             let forbidden = !self.may_write(queue);
             assert!(queue.faults > 0 || forbidden, "exit {code:?} {writes}: {:?}", self.plan);
@@ -380,7 +384,7 @@ impl Job {
     }
 
     /// Checks that no budget is exceeded by more than a slice and one request in flight.
-    fn judge_used(&self, report: &Value, said: u64, queue: &EventQueue) {
+    fn judge_used(&self, report: &Value, outputs: u64, queue: &EventQueue) {
         let budget = &self.plan.budget;
         let used = |what: &str| report[what].as_u64().expect("a number");
         let slice = queue.params.slice_ns;
@@ -392,9 +396,9 @@ impl Job {
             && used("memory") <= budget.memory
             && used("operations") <= budget.io.saturating_add(1)
             && used("read") + used("written") <= budget.bytes.saturating_add(TRANSFER_MAX)
-            && said <= budget.output
-            && said <= used("output");
-        assert!(fits, "{said} bytes said: {report}: {:?}", self.plan);
+            && outputs <= budget.output
+            && outputs <= used("output");
+        assert!(fits, "{outputs} bytes said: {report}: {:?}", self.plan);
     }
 
     /// Returns the file that must exist at the end, and its contents.

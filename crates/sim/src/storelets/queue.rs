@@ -98,7 +98,7 @@ impl EventQueue {
             let last = self.arrivals.entry((from, to)).or_insert(sent);
             *last = (*last).max(Instant(sent.0 + span));
             let at = *last;
-            let event = Event { id: OpId::UNASKED, done: Done::Envelope(envelope) };
+            let event = Event { id: OpId::UNREQUESTED, done: Done::Envelope(envelope) };
             self.at(at, ScheduledEvent::Event(to, event));
         }
     }

@@ -17,7 +17,7 @@ const STAY: Duration = Duration::from_secs(5);
 
 /// Purpose of a request.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum Requested {
     /// Looks up a file of the storelets, by its index among them.
     Walk(usize),
     /// Begins a storelet of a client.
@@ -31,16 +31,16 @@ enum Asked {
     Kill(usize, u64, OpenId),
 }
 
-impl Asked {
+impl Requested {
     /// Returns the requesting connection: each client has its own.
     fn connection(self) -> u32 {
         match self {
-            Asked::Walk(_) => 0,
-            Asked::Open(index)
-            | Asked::Write(index, ..)
-            | Asked::Read(index, _)
-            | Asked::Control(index, _)
-            | Asked::Kill(index, ..) => 1 + index as u32,
+            Requested::Walk(_) => 0,
+            Requested::Open(index)
+            | Requested::Write(index, ..)
+            | Requested::Read(index, _)
+            | Requested::Control(index, _)
+            | Requested::Kill(index, ..) => 1 + index as u32,
         }
     }
 }
@@ -62,7 +62,7 @@ pub(super) struct Clients {
     shadow: Shadow,
     root: NodeId,
     nodes: [Option<NodeId>; 2],
-    asked: BTreeMap<RequestId, Asked>,
+    requested: BTreeMap<RequestId, Requested>,
     next: u32,
     all: Vec<Client>,
     /// Owners of storelets, by number.
@@ -89,7 +89,7 @@ impl Clients {
             shadow,
             root,
             nodes: [None; 2],
-            asked: BTreeMap::new(),
+            requested: BTreeMap::new(),
             next: 0,
             all: (0..count).map(run_client).collect(),
             owners: BTreeMap::new(),
@@ -111,10 +111,16 @@ impl Clients {
         queue.send(FRONT, self.shadow.send_home(input));
     }
 
-    fn ask(&mut self, queue: &mut EventQueue, caller: Caller, asked: Asked, ask: Ask) -> RequestId {
+    fn ask(
+        &mut self,
+        queue: &mut EventQueue,
+        caller: Caller,
+        requested: Requested,
+        ask: Ask,
+    ) -> RequestId {
         self.next += 1;
-        let id = RequestId::new(asked.connection(), self.next);
-        self.asked.insert(id, asked);
+        let id = RequestId::new(requested.connection(), self.next);
+        self.requested.insert(id, requested);
         self.send_home(queue, names::Input::Ask(id, Request { caller, ask }));
         id
     }
@@ -123,7 +129,7 @@ impl Clients {
         let names = [".upcall", "storelets", FILES[file]];
         let names = names.map(|name| Name::new(name.as_bytes()).expect("a name")).to_vec();
         let ask = Ask::Walk { from: self.root, names };
-        self.ask(queue, Caller::Server, Asked::Walk(file), ask);
+        self.ask(queue, Caller::Server, Requested::Walk(file), ask);
     }
 
     /// Lets a client act, periodically.
@@ -153,7 +159,7 @@ impl Clients {
             }
             run_client.opening = true;
             let access = Access { write: true, ..Access::READ };
-            self.ask(queue, caller, Asked::Open(index), Ask::Open { node, access });
+            self.ask(queue, caller, Requested::Open(index), Ask::Open { node, access });
             return;
         };
         let late = self.drained.is_some_and(|since| queue.now > since + STAY);
@@ -162,14 +168,14 @@ impl Clients {
         }
         let (open, id) = (job.open, job.id);
         if let Some(data) = job.next_piece() {
-            let asked = Asked::Write(index, id, data.len());
+            let requested = Requested::Write(index, id, data.len());
             let data = Buf::from(&data[..]);
-            self.ask(queue, caller.clone(), asked, Ask::Write { open, offset: 0, data });
+            self.ask(queue, caller.clone(), requested, Ask::Write { open, offset: 0, data });
         }
         let job = self.all[index].job.as_mut().expect("it is there");
         if let Some(count) = job.next_read(queue) {
             let ask = Ask::Read { open, offset: 0, count, headroom: queue.rng.u32(..30) };
-            let read = self.ask(queue, caller.clone(), Asked::Read(index, id), ask);
+            let read = self.ask(queue, caller.clone(), Requested::Read(index, id), ask);
             let job = self.all[index].job.as_mut().expect("it is there");
             job.reading = Some(read);
         }
@@ -189,7 +195,7 @@ impl Clients {
         let Some(node) = self.nodes[1] else { return };
         let caller = self.all[index].caller.clone();
         let access = Access { read: false, write: true, ..Access::READ };
-        self.ask(queue, caller, Asked::Control(index, which), Ask::Open { node, access });
+        self.ask(queue, caller, Requested::Control(index, which), Ask::Open { node, access });
     }
 
     /// Closes a client's storelet, and checks it.
@@ -212,9 +218,10 @@ impl Clients {
     pub(super) fn receive(&mut self, queue: &mut EventQueue, envelope: Envelope) {
         match self.shadow.handle(envelope) {
             FromHome::Reply(id, reply) => {
-                let asked = self.asked.remove(&id);
-                let asked = asked.unwrap_or_else(|| panic!("{id:?} is answered twice: {reply:?}"));
-                self.answered(queue, asked, reply);
+                let requested = self.requested.remove(&id);
+                let requested =
+                    requested.unwrap_or_else(|| panic!("{id:?} is answered twice: {reply:?}"));
+                self.answered(queue, requested, reply);
             }
             FromHome::Drain => {
                 self.drained = Some(queue.now);
@@ -225,11 +232,18 @@ impl Clients {
         self.leave(queue);
     }
 
-    fn answered(&mut self, queue: &mut EventQueue, asked: Asked, reply: Result<Reply, Error>) {
-        match (asked, reply) {
-            (Asked::Walk(file), Ok(Reply::Walked(_, Some(node)))) => self.nodes[file] = Some(node),
-            (Asked::Walk(file), Err(_)) if queue.faults > 0 => self.walk(queue, file),
-            (Asked::Open(index), Ok(Reply::Opened(open, _))) => {
+    fn answered(
+        &mut self,
+        queue: &mut EventQueue,
+        requested: Requested,
+        reply: Result<Reply, Error>,
+    ) {
+        match (requested, reply) {
+            (Requested::Walk(file), Ok(Reply::Walked(_, Some(node)))) => {
+                self.nodes[file] = Some(node)
+            }
+            (Requested::Walk(file), Err(_)) if queue.faults > 0 => self.walk(queue, file),
+            (Requested::Open(index), Ok(Reply::Opened(open, _))) => {
                 let id = self.owners.keys().next_back().unwrap_or(&0) + 1;
                 self.owners.insert(id, index);
                 let job = Job::draw(queue, open, id, index);
@@ -237,18 +251,18 @@ impl Clients {
                 (run_client.job, run_client.opening) = (Some(job), false);
                 self.act(queue, index);
             }
-            (Asked::Open(index), Err(Error::Busy)) if self.stopping => {
+            (Requested::Open(index), Err(Error::Busy)) if self.stopping => {
                 let run_client = &mut self.all[index];
                 (run_client.left, run_client.opening) = (0, false);
             }
-            (Asked::Write(index, id, count), reply) => {
+            (Requested::Write(index, id, count), reply) => {
                 let Some(job) = self.job(index, id) else {
                     return expect_late(&reply);
                 };
                 job.wrote(queue, count, reply);
                 self.act(queue, index);
             }
-            (Asked::Read(index, id), reply) => {
+            (Requested::Read(index, id), reply) => {
                 let Some(job) = self.job(index, id) else {
                     return expect_late(&reply);
                 };
@@ -257,17 +271,17 @@ impl Clients {
                 queue.trace.line(format_args!("{} client {index} hears {sum:?}", queue.now.0));
                 self.act(queue, index);
             }
-            (Asked::Control(index, which), Ok(Reply::Opened(open, _))) => {
+            (Requested::Control(index, which), Ok(Reply::Opened(open, _))) => {
                 let data = Buf::from(format!("kill {which}\n").as_bytes());
                 let caller = self.all[index].caller.clone();
                 // Marked in advance, because the effect may precede the reply.
                 if self.may(index, which) {
                     self.mark_killed(which);
                 }
-                let asked = Asked::Kill(index, which, open);
-                self.ask(queue, caller, asked, Ask::Write { open, offset: 0, data });
+                let requested = Requested::Kill(index, which, open);
+                self.ask(queue, caller, requested, Ask::Write { open, offset: 0, data });
             }
-            (Asked::Kill(index, which, open), reply) => {
+            (Requested::Kill(index, which, open), reply) => {
                 match reply {
                     Ok(Reply::Written(_)) => assert!(self.may(index, which), "not his: {which}"),
                     Err(Error::NotPermitted) => assert!(!self.may(index, which), "his: {which}"),
@@ -279,7 +293,7 @@ impl Clients {
                 }
                 self.send_home(queue, names::Input::Close(open));
             }
-            (asked, reply) => panic!("{asked:?} is answered by {reply:?}"),
+            (requested, reply) => panic!("{requested:?} is answered by {reply:?}"),
         }
     }
 
@@ -318,7 +332,7 @@ impl Clients {
                 self.all[index].left = 0;
             }
         }
-        if !self.are_content() || !self.asked.is_empty() {
+        if !self.are_content() || !self.requested.is_empty() {
             return;
         }
         for node in std::mem::take(&mut self.nodes).into_iter().flatten() {
@@ -349,7 +363,7 @@ impl Clients {
 
     /// Checks at the end that nothing is outstanding.
     pub(super) fn finish(&self) {
-        assert!(self.asked.is_empty(), "nobody answers {:?}", self.asked);
+        assert!(self.requested.is_empty(), "nobody answers {:?}", self.requested);
         assert!(self.is_gone, "clients are left: {self:?}");
     }
 }
@@ -361,5 +375,5 @@ fn expect_late(reply: &Result<Reply, Error>) {
         Ok(Reply::Data(_) | Reply::Written(_))
             | Err(Error::Cancelled | Error::Disconnected | Error::Invalid)
     );
-    assert!(fits, "who has left is answered {reply:?}");
+    assert!(fits, "a client that has left got {reply:?}");
 }

@@ -30,7 +30,7 @@ const SPINS_MAX: u32 = 1000;
 
 /// A node.
 #[derive(Debug)]
-struct Place {
+struct NodeSlot {
     number: usize,
     node: Node,
     events: Vec<Event>,
@@ -41,10 +41,10 @@ struct Place {
     spins: u32,
 }
 
-impl Place {
-    fn new(number: usize, node: Node) -> Place {
+impl NodeSlot {
+    fn new(number: usize, node: Node) -> NodeSlot {
         let (events, until) = (Vec::new(), Instant(0));
-        Place { number, node, events, is_new: true, until, spins: 0 }
+        NodeSlot { number, node, events, is_new: true, until, spins: 0 }
     }
 
     /// Returns the time of its next turn.
@@ -64,7 +64,7 @@ impl Place {
 struct RunWorld {
     queue: EventQueue,
     files: Files,
-    places: Vec<Place>,
+    places: Vec<NodeSlot>,
     compiler: Compiler,
     run_clients: Clients,
     /// Memory of running storelets, by number, bytes.
@@ -109,10 +109,10 @@ impl RunWorld {
         home.set_fronts(FRONT..=FRONT + params.workers, &mut ops);
         assert!(ops.is_empty(), "nothing is ending");
         let export = home.export();
-        let mut places = vec![Place::new(HOME, home)];
+        let mut places = vec![NodeSlot::new(HOME, home)];
         for number in FRONT + 1..=FRONT + params.workers {
             let config = Config { storelets: None, service: false, ..config.clone() };
-            places.push(Place::new(number, Node::worker(number, config, export.clone())));
+            places.push(NodeSlot::new(number, Node::worker(number, config, export.clone())));
         }
         let run_clients = Clients::new(&mut queue, Shadow::new(FRONT), export.root);
         if let Some(us) = params.stop_us {
@@ -175,7 +175,7 @@ impl RunWorld {
                 let Done::Envelope(envelope) = event.done else {
                     unreachable!("it asked for nothing")
                 };
-                self.compiler.told(&mut self.queue, envelope);
+                self.compiler.notified(&mut self.queue, envelope);
             }
             ScheduledEvent::Event(number, event) => {
                 self.see(number, &event);
@@ -196,7 +196,7 @@ impl RunWorld {
                     self.queue.trace.line(format_args!("{} stop", self.queue.now.0));
                     self.stopped = true;
                     self.run_clients.stop();
-                    let event = Event { id: OpId::UNASKED, done: Done::Stop };
+                    let event = Event { id: OpId::UNREQUESTED, done: Done::Stop };
                     self.places[0].events.push(event);
                 }
             }
@@ -239,7 +239,7 @@ impl RunWorld {
                 assert_eq!(report.used.cpu_ns, sliced, "slices of storelet {id} are not charged");
                 self.reported += report.used.served_ns;
             }
-            Some(Crossing::Home(ToHome::Said(id, ..))) => {
+            Some(Crossing::Home(ToHome::Emitted(id, ..))) => {
                 assert!(self.running.contains_key(&id.0), "storelet {id} speaks after its end");
             }
             Some(
@@ -303,7 +303,7 @@ impl RunWorld {
     /// Checks at the end that nothing is left.
     fn judge(&mut self, held: &[(usize, usize)]) {
         for place in &self.places {
-            let Place { number, node, .. } = place;
+            let NodeSlot { number, node, .. } = place;
             assert!(node.is_over(), "node {number} has not ended: {:?}", self.run_clients);
             assert!(node.is_quiet(), "node {number} gave something up");
         }
@@ -312,7 +312,7 @@ impl RunWorld {
         assert!(self.running.is_empty(), "they run for ever: {:?}", self.running);
         let RunWorld { around, reported, .. } = self;
         assert!(around <= reported, "{around} ns were done for storelets, {reported} are charged");
-        assert!(self.compiler.is_over() && self.files.is_idle(), "something is under way");
+        assert!(self.compiler.is_over() && self.files.is_idle(), "something is in flight");
         assert_eq!(self.files.disk.open_count(), 1, "files were left open, besides the root");
         for (path, contents) in self.run_clients.written() {
             let name = path.strip_prefix("out/").expect("writers write there");

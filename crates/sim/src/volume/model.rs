@@ -77,7 +77,7 @@ impl Model {
                     Piece::Hole(count) => bytes.resize(bytes.len() + count, 0),
                 }
             }
-            assert_eq!(bytes.len() as u64, reach, "a read gives what was asked for");
+            assert_eq!(bytes.len() as u64, reach, "a read gives what was requested");
             trim(&mut bytes);
             if !bytes.is_empty() {
                 model.raw.insert(object, bytes);

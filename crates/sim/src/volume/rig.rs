@@ -113,7 +113,7 @@ impl Rig {
         }
         assert!(self.close(), "a good disk can be closed");
         let checked = self.check();
-        assert_eq!(checked.journaled, 0, "what was closed has nothing to replay");
+        assert_eq!(checked.journaled, 0, "a closed volume has nothing to replay");
         assert_eq!(checked.findings, [], "a good disk is in order");
         assert_eq!(checked.snapshots as usize, self.snapshots.len());
     }
@@ -198,8 +198,8 @@ impl Rig {
     /// Checks the size: after an interrupted growth, the old size or the new one.
     fn compare_size(&mut self) {
         let blocks = self.store.as_ref().expect("it is open").layout().blocks;
-        let (known, asked) = self.size;
-        assert!(blocks == known || blocks == asked || self.disk.spoilt, "{blocks} blocks");
+        let (known, requested) = self.size;
+        assert!(blocks == known || blocks == requested || self.disk.spoilt, "{blocks} blocks");
         self.size = (blocks, blocks);
     }
 
@@ -350,7 +350,7 @@ impl Rig {
             1 if !self.snapshots.is_empty() => self.drop_snapshot()?,
             2 => {
                 let found = self.look(View::Present).map_err(|error| self.end_of(error))?;
-                assert!(found == self.model, "what was committed is visible");
+                assert!(found == self.model, "committed changes are visible");
             }
             3 | 4 => self.place()?,
             _ => self.commit_some()?,
@@ -404,7 +404,7 @@ impl Rig {
     }
 
     /// Commits `changes`; `told` are the equivalent changes of the model.
-    fn commit(&mut self, changes: &[Change], told: &[Change]) -> Result<(), End> {
+    fn commit(&mut self, changes: &[Change], notified: &[Change]) -> Result<(), End> {
         let ticket = self.ticket();
         let soon = self.rng.u8(0..3) > 0;
         let durability = if soon { Durability::Soon } else { Durability::Durable };
@@ -423,7 +423,7 @@ impl Rig {
             }
         }
         self.outcome.commits += 1;
-        self.model.apply(told, self.params.raw.1);
+        self.model.apply(notified, self.params.raw.1);
         self.history.push(self.model.clone());
         if !soon {
             self.waiting.insert(ticket, self.history.len() - 1);
@@ -461,7 +461,7 @@ impl Rig {
         let (reach, base) = self.params.raw;
         let (object, first) = (self.rng.u64(0..OBJECTS), self.rng.u64(0..reach / block as u64 + 1));
         let start = base + first * block as u64;
-        let told =
+        let notified =
             [Change::Write { table: RAW, object, offset: start, data: vec![byte; count * block] }];
         let mut offset = start;
         let mut changes = Vec::new();
@@ -471,7 +471,7 @@ impl Rig {
             offset += length;
         }
         let before = self.outcome.commits;
-        self.commit(&changes, &told)?;
+        self.commit(&changes, &notified)?;
         if self.outcome.commits == before {
             self.store.as_mut().expect("it is open").abandon(extents);
         }
@@ -481,10 +481,10 @@ impl Rig {
     /// Enlarges the disk, and then the volume; sometimes without waiting for the result.
     fn grow(&mut self) -> Result<(), End> {
         let (ticket, more) = (self.ticket(), [40, 200, 3000][self.rng.usize(0..3)]);
-        let (known, asked) = self.size;
+        let (known, requested) = self.size;
         let blocks = known + self.rng.u64(1..more);
         let store = self.store.as_mut().expect("it is open");
-        if known != asked || store.layout().grown(blocks).is_err() {
+        if known != requested || store.layout().grown(blocks).is_err() {
             return Ok(());
         }
         self.size.1 = blocks;

@@ -49,7 +49,7 @@ pub struct Link {
     /// Whether the end is to be reported when the client reads again.
     over_due: bool,
     /// Whether the client was notified of the end.
-    over_told: bool,
+    over_reported: bool,
     last_to_node: Instant,
     last_to_client: Instant,
 }
@@ -90,7 +90,7 @@ impl Net {
     }
 
     /// Returns the remaining connections, whose clients were not notified of their end.
-    pub(super) fn untold(&self) -> Vec<Socket> {
+    pub(super) fn unreported(&self) -> Vec<Socket> {
         self.links.keys().copied().collect()
     }
 
@@ -123,8 +123,8 @@ impl Net {
     /// Returns the client to notify of the end, unless it was notified already.
     pub(super) fn notify_over(&mut self, socket: Socket) -> Option<usize> {
         let link = self.links.get_mut(&socket)?;
-        let told = std::mem::replace(&mut link.over_told, true);
-        (!told).then_some(link.client)
+        let notified = std::mem::replace(&mut link.over_reported, true);
+        (!notified).then_some(link.client)
     }
 
     /// Closes the node's socket; returns the client to notify that nothing is in flight.
@@ -135,7 +135,7 @@ impl Net {
 
     /// Removes a connection that both sides are done with; returns its client.
     pub(super) fn forget(&mut self, socket: Socket) -> Option<usize> {
-        let link = self.links.get(&socket).filter(|link| link.closed && link.over_told)?;
+        let link = self.links.get(&socket).filter(|link| link.closed && link.over_reported)?;
         let client = link.client;
         self.links.remove(&socket);
         *self.clients.get_mut(client)? = None;
@@ -193,7 +193,7 @@ impl Environment {
             unread: Vec::new(),
             stalled: false,
             over_due: false,
-            over_told: false,
+            over_reported: false,
             last_to_node: self.now,
             last_to_client: self.now,
         };
@@ -235,7 +235,7 @@ impl Environment {
     pub(crate) fn client_abandons(&mut self, client: usize) {
         let Some(socket) = self.net.clients[client].take() else { return };
         let link = self.net.links.get_mut(&socket).expect("it has one");
-        (link.client, link.over_told) = (NOBODY, true);
+        (link.client, link.over_reported) = (NOBODY, true);
         let at = self.arrival_at_node(socket);
         let end = match self.rng.bool() {
             true => ScheduledEvent::Fin(socket),
@@ -274,7 +274,7 @@ impl Environment {
         let stall = self.chance(self.params.faults.stall);
         let seconds = self.rng.u64(1..400);
         let link = self.net.links.get_mut(&socket)?;
-        if link.over_told {
+        if link.over_reported {
             if link.client == NOBODY {
                 link.outstanding -= bytes.len();
                 self.go_on_sending(socket);
@@ -405,7 +405,7 @@ impl Environment {
         let Some(link) = self.net.links.get_mut(&socket) else { return false };
         let Some(peer) = link.peer else { return false };
         let reset = link.hung_up || link.reset;
-        if !std::mem::replace(&mut link.over_told, true) {
+        if !std::mem::replace(&mut link.over_reported, true) {
             self.arrive_end(peer, reset);
         }
         self.net.forget(socket);
@@ -422,7 +422,7 @@ impl Environment {
             self.complete_later(id, Done::Accepted(Err(Error::Cancelled)));
         }
         for socket in waiting {
-            self.net.links.get_mut(&socket).expect("what waits is there").closed = true;
+            self.net.links.get_mut(&socket).expect("a waiting entry exists").closed = true;
             let at = self.arrival_at_client(socket);
             self.at(at, ScheduledEvent::Over(socket));
         }
@@ -441,7 +441,7 @@ impl Environment {
         }
         let sockets = port.waiting.drain(..port.waiting.len().min(max));
         let accepted = sockets.map(|socket| {
-            let link = self.net.links.get_mut(&socket).expect("what waits is there");
+            let link = self.net.links.get_mut(&socket).expect("a waiting entry exists");
             (link.accepted, link.host) = (true, host_of(id));
             (socket, Peer::Network(format!("10.0.0.{}:{}", link.client, socket.0)))
         });

@@ -7,7 +7,7 @@ use base::Block;
 use std::ops::{ControlFlow, Range};
 
 /// Position of an entry: the page and the cell in it.
-pub(crate) type Place<'a> = (&'a [u8], usize);
+pub(crate) type CellRef<'a> = (&'a [u8], usize);
 
 /// Returns a page, if it is cached.
 #[inline]
@@ -17,7 +17,11 @@ fn get(cache: &Cache, ptr: Ptr, level: Option<u8>) -> Result<&[u8], Want> {
 
 /// Returns the entry with exactly this key.
 #[inline]
-pub(crate) fn find<'a>(cache: &'a Cache, root: Ptr, key: &[u8]) -> Result<Option<Place<'a>>, Want> {
+pub(crate) fn find<'a>(
+    cache: &'a Cache,
+    root: Ptr,
+    key: &[u8],
+) -> Result<Option<CellRef<'a>>, Want> {
     let mut page = get(cache, root, None)?;
     loop {
         let level = page::level(page);
@@ -73,7 +77,7 @@ pub(crate) fn seek<'a>(
     cache: &'a Cache,
     root: Ptr,
     key: &[u8],
-) -> Result<Option<Place<'a>>, Missing> {
+) -> Result<Option<CellRef<'a>>, Missing> {
     let mut found = None;
     let bounds = Bounds { from: key, to: None, reverse: false, ahead: 0 };
     leaves(cache, root, &bounds, &mut |leaf, cells| {
@@ -196,11 +200,15 @@ pub(crate) fn last_at_or_before<'a>(
     cache: &'a Cache,
     root: Ptr,
     key: &[u8],
-) -> Result<Option<Place<'a>>, Want> {
+) -> Result<Option<CellRef<'a>>, Want> {
     last_below(cache, get(cache, root, None)?, key)
 }
 
-fn last_below<'a>(cache: &'a Cache, page: &'a [u8], key: &[u8]) -> Result<Option<Place<'a>>, Want> {
+fn last_below<'a>(
+    cache: &'a Cache,
+    page: &'a [u8],
+    key: &[u8],
+) -> Result<Option<CellRef<'a>>, Want> {
     if page::level(page) == 0 {
         let last = page::search(page, key).map_or_else(|next| next.checked_sub(1), Some);
         return Ok(last.map(|index| (page, index)));

@@ -9,7 +9,7 @@
 //! over from an earlier round of the ring never follows one that it does not belong to. A batch
 //! takes whole blocks.
 
-use super::Place;
+use super::Position;
 use crate::Superblock;
 use crate::page::{u32_at, u64_at};
 use crate::sum::sum;
@@ -77,7 +77,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Head, &[u8], u64)> {
 }
 
 /// Returns whether the batch of a position starts with these bytes, complete or not.
-pub(crate) fn begins(bytes: &[u8], place: Place) -> bool {
+pub(crate) fn begins(bytes: &[u8], place: Position) -> bool {
     decode_head(bytes)
         .is_some_and(|(head, ..)| head.sequence == place.sequence && head.chain == place.chain)
 }
@@ -91,7 +91,7 @@ pub(crate) fn blocks(payload: usize, block: usize) -> u64 {
 pub(crate) fn follow<'a>(
     superblock: &Superblock,
     ring: &'a [u8],
-    place: Place,
+    place: Position,
 ) -> Option<(u64, Head, &'a [u8], u64)> {
     [place.block, 0].into_iter().find_map(|at| {
         let (head, payload, sum) = decode(&ring[at as usize * superblock.layout.block..])?;
@@ -118,7 +118,7 @@ pub(crate) fn beyond(
 /// Changes the batch with this position's number, there or at the start of the ring, so that it
 /// follows the previous one and its checksums are valid; returns the position behind it.
 #[cfg(feature = "canary")]
-pub(crate) fn seal_again(block: usize, ring: &mut [u8], place: Place) -> Option<Place> {
+pub(crate) fn seal_again(block: usize, ring: &mut [u8], place: Position) -> Option<Position> {
     let is_it = |at: &u64| {
         let bytes = &ring[*at as usize * block..];
         &bytes[..8] == MAGIC && u64_at(bytes, 16) == place.sequence
@@ -132,5 +132,5 @@ pub(crate) fn seal_again(block: usize, ring: &mut [u8], place: Place) -> Option<
     let chain = sum(&bytes[..56]);
     bytes[56..HEAD].copy_from_slice(&chain.to_le_bytes());
     let next = (at + blocks(length, block)) % (ring.len() / block) as u64;
-    Some(Place { block: next, sequence: place.sequence + 1, chain })
+    Some(Position { block: next, sequence: place.sequence + 1, chain })
 }

@@ -9,7 +9,7 @@ use expect_test::expect;
 const LAYOUT: Geometry = Geometry { block: 512, blocks: 400, journal: 16, segment: 64 };
 
 fn journal() -> Journal {
-    let head = Place { block: 0, sequence: 1, chain: 9 };
+    let head = Position { block: 0, sequence: 1, chain: 9 };
     Journal::new(&LAYOUT.layout().unwrap(), 9, 2, 0, head)
 }
 
@@ -189,17 +189,17 @@ fn the_ring_goes_round_and_can_be_followed() {
         map: 0,
         index_sum: 0,
         root: crate::page::Ptr::default(),
-        tail: Place { block: 0, sequence: 1, chain: 9 },
+        tail: Position { block: 0, sequence: 1, chain: 9 },
     };
-    let (mut told, mut asked, mut since) = (0, 0, 0);
+    let (mut reported, mut requested, mut since) = (0, 0, 0);
     for _ in 0..5000 {
         let change =
             Change::Put { table: Table(1), key: vec![1], value: vec![2; rng.usize(0..1500)] };
         let record = record::encode(&[], &[change]);
         if journal.has_room(record.len()) && rng.bool() {
-            asked += 1;
+            requested += 1;
             since += 1;
-            let waiter = Some(Ticket(asked));
+            let waiter = Some(Ticket(requested));
             play(&mut journal, Input::Append { record, waiter, flush: false }, &mut out);
         }
         play(&mut journal, Input::Tick, &mut out);
@@ -218,8 +218,8 @@ fn the_ring_goes_round_and_can_be_followed() {
                     }
                 }
                 Output::Durable(ticket) => {
-                    told += 1;
-                    assert_eq!(ticket.0, told);
+                    reported += 1;
+                    assert_eq!(ticket.0, reported);
                 }
                 other => panic!("{other:?}"),
             }
@@ -230,12 +230,12 @@ fn the_ring_goes_round_and_can_be_followed() {
             found += head.records;
             let blocks = batch::blocks(payload.len(), 512);
             let block = (at + blocks) % 16;
-            place = Place { block, sequence: place.sequence + 1, chain: sum };
+            place = Position { block, sequence: place.sequence + 1, chain: sum };
         }
         let gathered = journal.gathering.records;
         let under_way: u32 =
             out.iter().map(|output| u32::from(matches!(output, Output::Write(..)))).sum();
         assert!(found + gathered + 20 * under_way >= since, "{found} of {since}");
     }
-    assert!(told > 500, "{told}");
+    assert!(reported > 500, "{reported}");
 }

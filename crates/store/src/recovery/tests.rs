@@ -146,7 +146,7 @@ fn run_with_a_wrong_read(
 fn the_end_is_looked_at_again_also_at_the_beginning_of_the_ring() {
     let (mut superblock, mut disk) = disk();
     // A batch of three blocks that does not fit into the last two, and one behind it.
-    superblock.tail = Place { block: 14, sequence: 9, chain: 7 };
+    superblock.tail = Position { block: 14, sequence: 9, chain: 7 };
     let head = batch::Head { volume: 5, sequence: 9, chain: 7, epoch: 2, records: 1 };
     let record = record::encode(&[], &[]);
     let (blocks, chain) = batch::encode(&head, &record.repeat(150), 512);

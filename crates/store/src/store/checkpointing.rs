@@ -151,7 +151,7 @@ impl Store {
                     self.step_checkpoint(now, true, checkpoint::Input::Written, out);
                 }
                 segment::Output::Broken => self.fail(now, out),
-                segment::Output::Flush => unreachable!("its writes are under way"),
+                segment::Output::Flush => unreachable!("its writes are in flight"),
             }
         }
     }

@@ -122,7 +122,7 @@ impl Store {
             extents.push(Extent { at: run.at, birth: self.present.epoch, sums });
             let (at, blocks) = (run.at, now.to_vec());
             let io = |id| Io::Write { id, at, blocks, durable: false };
-            self.submit(Job::Place(place), io, out);
+            self.submit(Job::Position(place), io, out);
         }
         let left = extents.len();
         self.placing.insert(Placing { ticket, left, extents, blocks, failed: None });
@@ -163,7 +163,7 @@ impl Store {
     /// Asserts that placements wait for their writes.
     pub(super) fn check_placing(&self) {
         let places = self.jobs.iter().filter_map(|(_, job)| match job {
-            Job::Place(place) => Some(*place),
+            Job::Position(place) => Some(*place),
             Job::Fetch(_)
             | Job::Recovery
             | Job::JournalFlush

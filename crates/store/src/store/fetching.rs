@@ -279,7 +279,7 @@ impl Store {
             *left.entry(*ticket).or_default() += 1;
         }
         let waits = waiters.iter().map(|(ticket, waiter)| (*ticket, waiter.left));
-        assert!(waits.eq(left), "who waits is listed where it waits");
+        assert!(waits.eq(left), "a waiting fetch is listed at its blocks");
         let mut read = Vec::new();
         for (_, job) in &self.jobs {
             let Job::Fetch(fetch) = job else { continue };

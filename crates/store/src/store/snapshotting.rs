@@ -38,7 +38,7 @@ enum Step {
 #[derive(Debug, Default)]
 pub(super) struct Snapshotting {
     /// Requests that wait for a checkpoint to begin.
-    asked: VecDeque<SnapshotRequest>,
+    requested: VecDeque<SnapshotRequest>,
     /// The snapshot whose checkpoint is in progress, or durable and not yet recorded.
     coming: Option<(SnapshotRequest, SnapshotId)>,
     /// Snapshots to be dropped.
@@ -55,7 +55,7 @@ pub(super) struct Snapshotting {
 
 impl Snapshotting {
     pub(super) fn is_asked(&self) -> bool {
-        !self.asked.is_empty()
+        !self.requested.is_empty()
     }
 
     pub(super) fn is_coming(&self) -> bool {
@@ -70,7 +70,7 @@ impl Snapshotting {
 
     /// Makes a frozen checkpoint the first requested snapshot.
     pub(super) fn frozen(&mut self, id: SnapshotId, snapshots: &mut Snapshots) {
-        if let Some(wanted) = self.asked.pop_front() {
+        if let Some(wanted) = self.requested.pop_front() {
             assert!(self.coming.is_none(), "snapshots are made one after the other");
             self.coming = Some((wanted, id));
             snapshots.expect(id);
@@ -95,7 +95,7 @@ impl Store {
         out: &mut Vec<Output>,
     ) {
         let coming = self.snapshotting.coming.iter().map(|(wanted, _)| wanted);
-        let mut to_come = self.snapshotting.asked.iter().chain(coming);
+        let mut to_come = self.snapshotting.requested.iter().chain(coming);
         let all = self.snapshots.len() + to_come.clone().count();
         let taken =
             self.snapshots.named(name).is_some() || to_come.any(|wanted| wanted.name == name);
@@ -110,7 +110,7 @@ impl Store {
         match result {
             Err(error) => out.push(Output::Committed(ticket, Err(error))),
             Ok(()) => {
-                self.snapshotting.asked.push_back(SnapshotRequest {
+                self.snapshotting.requested.push_back(SnapshotRequest {
                     ticket,
                     name: name.to_vec(),
                     date,
@@ -329,15 +329,15 @@ impl Store {
     pub(super) fn check_snapshotting(&self) {
         let state = &self.snapshotting;
         let coming = state.coming.as_ref().map(|(_, id)| *id);
-        assert_eq!(self.snapshots.coming(), coming, "what it will need is kept");
+        assert_eq!(self.snapshots.coming(), coming, "later needs are kept");
         match state.waiting {
             Some(Step::Make) => assert!(self.is_durable(), "it is named when it is durable"),
             Some(Step::Drop) => assert!(!state.drops.is_empty(), "one is to be dropped"),
             Some(Step::Reap) => assert!(!state.dropping.is_empty(), "one was dropped"),
             None => {}
         }
-        assert!(state.fetched.is_empty(), "what was fetched is looked at in the same step");
-        let wanted = state.asked.len() + usize::from(coming.is_some());
+        assert!(state.fetched.is_empty(), "a fetch is handled in the same step");
+        let wanted = state.requested.len() + usize::from(coming.is_some());
         assert!(wanted <= SNAPSHOTS_MAX, "{wanted} snapshots are wanted");
     }
 
@@ -345,9 +345,9 @@ impl Store {
     pub(super) fn refuse_snapshots(&mut self, error: Error, out: &mut Vec<Output>) {
         let state = &mut self.snapshotting;
         let coming = state.coming.take().map(|(wanted, _)| wanted.ticket);
-        let asked = state.asked.drain(..).map(|wanted| wanted.ticket);
+        let requested = state.requested.drain(..).map(|wanted| wanted.ticket);
         let drops = state.drops.drain(..).map(|(ticket, _)| ticket);
-        let all: Vec<Ticket> = coming.into_iter().chain(asked).chain(drops).collect();
+        let all: Vec<Ticket> = coming.into_iter().chain(requested).chain(drops).collect();
         out.extend(all.into_iter().map(|one| Output::Committed(one, Err(error))));
     }
 }

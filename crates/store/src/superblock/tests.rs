@@ -11,7 +11,7 @@ fn sample() -> Superblock {
         map: 1,
         index_sum: 3,
         root: Ptr { at: 4, birth: 5, sum: 6 },
-        tail: Place { block: 7, sequence: 8, chain: 9 },
+        tail: Position { block: 7, sequence: 8, chain: 9 },
     }
 }
 

@@ -291,7 +291,7 @@ impl Failure {
         match self {
             Failure::Store(error) => error.text(),
             Failure::Over => "the transaction is over",
-            Failure::Busy => "too much is under way",
+            Failure::Busy => "too many requests are in flight",
             Failure::OtherKind => "there is a table of that name and of another kind",
             Failure::Dropped => "the table was dropped",
             Failure::Invalid => "the request makes no sense",

@@ -21,13 +21,13 @@ pub struct ScanBatch {
 /// Entries stored together, with the range of those not taken yet.
 #[derive(Clone)]
 struct Part {
-    stand: Stand,
+    stand: Storage,
     cells: Range<usize>,
 }
 
 /// Storage of entries.
 #[derive(Clone)]
-enum Stand {
+enum Storage {
     /// A leaf, with inline values.
     Leaf(Block),
     /// A single entry: its key and its value.
@@ -38,11 +38,11 @@ impl Part {
     #[inline]
     fn entry(&self, index: usize) -> (&[u8], &[u8]) {
         match &self.stand {
-            Stand::Leaf(leaf) => {
+            Storage::Leaf(leaf) => {
                 let (key, value, _) = page::entry(leaf, index);
                 (&key[4..], value)
             }
-            Stand::Alone(key, value) => (key, value),
+            Storage::Alone(key, value) => (key, value),
         }
     }
 }
@@ -58,14 +58,14 @@ impl ScanBatch {
         assert!(cells.end <= page::count(leaf), "the cells are there");
         self.len += cells.len();
         if !cells.is_empty() {
-            self.parts.push(Part { stand: Stand::Leaf(leaf.clone()), cells });
+            self.parts.push(Part { stand: Storage::Leaf(leaf.clone()), cells });
         }
     }
 
     /// Adds a single entry.
     pub(crate) fn push(&mut self, key: &[u8], value: Vec<u8>) {
         self.len += 1;
-        self.parts.push(Part { stand: Stand::Alone(key.to_vec(), value), cells: 0..1 });
+        self.parts.push(Part { stand: Storage::Alone(key.to_vec(), value), cells: 0..1 });
     }
 
     /// Returns the number of entries not taken yet.
@@ -86,7 +86,7 @@ impl ScanBatch {
         }
         self.len -= 1;
         let part = &mut self.parts[self.at];
-        assert!(!part.cells.is_empty(), "what was taken was skipped");
+        assert!(!part.cells.is_empty(), "taken parts were skipped");
         next(&mut part.cells, self.reverse).map(|index| part.entry(index))
     }
 

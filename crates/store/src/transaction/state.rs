@@ -17,7 +17,7 @@ mod tests;
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
     /// A request of its owner.
-    Asked(Ticket, TxnRequest),
+    Requested(Ticket, TxnRequest),
     /// It was idle for too long, or the volume is being closed.
     Expire,
     /// Result of the call.
@@ -165,7 +165,7 @@ impl TxnState {
 }
 
 /// Handles a request of its owner.
-fn asked(state: State, ticket: Ticket, request: TxnRequest, out: &mut Vec<Output>) -> State {
+fn requested(state: State, ticket: Ticket, request: TxnRequest, out: &mut Vec<Output>) -> State {
     match (state, request) {
         (State::Active(_), TxnRequest::Call(call)) => {
             out.push(Output::Perform);
@@ -213,7 +213,7 @@ impl Automaton for TxnState {
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         let state = mem::replace(&mut self.state, State::Over);
         self.state = match (state, input) {
-            (state, Input::Asked(ticket, request)) => asked(state, ticket, request, out),
+            (state, Input::Requested(ticket, request)) => requested(state, ticket, request, out),
             (State::Active(_), Input::Expire) => {
                 out.push(Output::End);
                 State::Over

@@ -90,7 +90,7 @@ impl Engine {
         let bytes = transaction.writes.bytes();
         transaction.writes = Default::default();
         transaction.changes = Vec::new();
-        assert!(bytes <= self.written, "what each has written is counted");
+        assert!(bytes <= self.written, "the writes of each are counted");
         self.written -= bytes;
         self.granted.extend(self.locks.release(Owner(id.0)));
     }
@@ -241,7 +241,7 @@ impl Engine {
         assert_eq!(once.view, View::Present, "nothing in a snapshot is locked");
         let Once { ticket, view, durability, call } = once;
         match self.begin(now, view, true, Some(durability)) {
-            Ok(id) => self.drive(now, id, Event::Asked(ticket, TxnRequest::Call(call)), out),
+            Ok(id) => self.drive(now, id, Event::Requested(ticket, TxnRequest::Call(call)), out),
             Err(failure) => out.push(Output::Reply(ticket, Err(failure))),
         }
     }

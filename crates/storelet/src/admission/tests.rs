@@ -148,7 +148,7 @@ fn a_client_holds_no_more_than_nobody_holds() {
     }
     assert!(all - room.memory() >= all / 5, "{}", room.memory());
     ask_for(&mut room, 1, (7, 5), 90, HOUR);
-    assert_eq!(admitted(&mut room), [1], "who comes later finds some");
+    assert_eq!(admitted(&mut room), [1], "memory is left for later ones");
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_client_has_half_of_what_is_certain() {
     let account = Account { user: 7, client: 1 };
     (1..=4).for_each(|id| room.enqueue(DomainId(id), account, certain, MINUTE));
     room.enqueue(DomainId(5), account, needs(1), MINUTE);
-    assert_eq!(admitted(&mut room), [1, 2, 5], "what wants nothing certain passes");
+    assert_eq!(admitted(&mut room), [1, 2, 5], "a request without conditions passes");
     room.enqueue(DomainId(6), Account { user: 7, client: 2 }, certain, MINUTE);
     assert_eq!(admitted(&mut room), [6]);
 }

@@ -58,9 +58,9 @@ impl Pipe {
         report: Report,
         out: &mut Vec<Output>,
     ) -> Option<Report> {
-        let (exits, unheard) = (report.is_exit(), is_unheard(&report));
+        let (exits, lost_reader) = (report.is_exit(), has_lost_reader(&report));
         self.stages[stage].1 = Some(report);
-        if !exits && !unheard && self.failed.is_none() {
+        if !exits && !lost_reader && self.failed.is_none() {
             self.failed = Some(stage);
             self.kill(Reason::Broken, out);
         } else if self.failed.is_none() {
@@ -68,7 +68,7 @@ impl Pipe {
                 out.push(Output::Feed(stage + 1, Vec::new()));
             }
             if stage > 0 && self.runs(stage - 1) {
-                out.push(Output::Kill(stage - 1, Reason::Unheard));
+                out.push(Output::Kill(stage - 1, Reason::ReaderClosed));
             }
         }
         (self.running() == 0).then(|| self.report())
@@ -93,6 +93,6 @@ impl Pipe {
 }
 
 /// Returns whether it was killed because its reader had ended.
-fn is_unheard(report: &Report) -> bool {
-    report.end == "killed" && report.reason == Some(Reason::Unheard.to_string())
+fn has_lost_reader(report: &Report) -> bool {
+    report.end == "killed" && report.reason == Some(Reason::ReaderClosed.to_string())
 }

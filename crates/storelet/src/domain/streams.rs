@@ -4,7 +4,7 @@ use super::Output;
 use crate::host_channel::Stream;
 use crate::report::Report;
 use crate::run_spec::STAGES_MAX;
-use crate::worker::SAID_MAX;
+use crate::worker::OUTPUT_MAX;
 use base::{Buf, Error};
 use std::collections::VecDeque;
 use std::mem;
@@ -18,11 +18,11 @@ const INPUT_MAX: usize = 256 << 10;
 const PIPELINED_MAX: usize = 4 << 20;
 
 /// Consumed output after which the storelet is notified, bytes.
-const TAKEN: usize = SAID_MAX / 4;
+const TAKEN: usize = OUTPUT_MAX / 4;
 
 /// A piece of output that was not read completely.
 #[derive(Debug)]
-struct Said {
+struct Emitted {
     bytes: Vec<u8>,
     /// Number of bytes read.
     read: usize,
@@ -53,7 +53,7 @@ pub(crate) struct StreamBuffers {
     uneaten: usize,
     /// Pending writes, waiting for the storelet to consume input.
     writes: VecDeque<(RequestId, u32)>,
-    said: VecDeque<Said>,
+    emitted: VecDeque<Emitted>,
     /// Output consumed by the reader and not yet reported to the storelets of the chain, bytes.
     taken: [usize; STAGES_MAX],
     /// Pending reads, waiting for output.
@@ -72,7 +72,7 @@ impl Default for StreamBuffers {
             held: Vec::new(),
             uneaten: 0,
             writes: VecDeque::new(),
-            said: VecDeque::new(),
+            emitted: VecDeque::new(),
             taken: [0; STAGES_MAX],
             reads: VecDeque::new(),
             closed: false,
@@ -219,7 +219,7 @@ impl StreamBuffers {
 
     fn push(&mut self, frame: Frame, bytes: Vec<u8>, (own, stage): (usize, usize)) {
         let bytes = if self.frames { frame.encode(&bytes) } else { bytes };
-        self.said.push_back(Said { bytes, read: 0, own, stage });
+        self.emitted.push_back(Emitted { bytes, read: 0, own, stage });
     }
 
     /// Enqueues a read.
@@ -229,12 +229,12 @@ impl StreamBuffers {
     }
 
     fn let_read(&mut self, out: &mut Vec<Output>) {
-        while !self.said.is_empty() || self.closed {
+        while !self.emitted.is_empty() || self.closed {
             let Some((id, count, room)) = self.reads.pop_front() else { break };
             let data = self.take(count as usize, room as usize);
             out.push(Output::Reply(id, Ok(Reply::Data(data))));
         }
-        let all = self.said.is_empty();
+        let all = self.emitted.is_empty();
         for (stage, taken) in self.taken.iter_mut().enumerate() {
             if *taken > TAKEN || (*taken > 0 && all) {
                 out.push(Output::Taken(stage, mem::take(taken)));
@@ -243,17 +243,18 @@ impl StreamBuffers {
     }
 
     fn take(&mut self, count: usize, room: usize) -> Buf {
-        let there: usize = self.said.iter().map(|said| said.bytes.len() - said.read).sum();
+        let there: usize =
+            self.emitted.iter().map(|emitted| emitted.bytes.len() - emitted.read).sum();
         let mut data = Buf::with_room(room, count.min(there));
         while data.len() < count
-            && let Some(said) = self.said.front_mut()
+            && let Some(emitted) = self.emitted.front_mut()
         {
-            let now = (said.bytes.len() - said.read).min(count - data.len());
-            data.extend(&said.bytes[said.read..said.read + now]);
-            said.read += now;
-            if said.read == said.bytes.len() {
-                self.taken[said.stage] += said.own;
-                self.said.pop_front();
+            let now = (emitted.bytes.len() - emitted.read).min(count - data.len());
+            data.extend(&emitted.bytes[emitted.read..emitted.read + now]);
+            emitted.read += now;
+            if emitted.read == emitted.bytes.len() {
+                self.taken[emitted.stage] += emitted.own;
+                self.emitted.pop_front();
             }
         }
         data
@@ -283,10 +284,16 @@ impl StreamBuffers {
     }
 
     pub(crate) fn check(&self) {
-        assert!(self.reads.is_empty() || (self.said.is_empty() && !self.closed));
+        assert!(self.reads.is_empty() || (self.emitted.is_empty() && !self.closed));
         assert!(self.writes.is_empty() || self.uneaten > INPUT_MAX);
-        assert!(self.said.iter().all(|said| said.read < said.bytes.len()), "what was read is gone");
-        assert!(self.said.iter().all(|said| said.stage < STAGES_MAX), "a chain is limited");
+        assert!(
+            self.emitted.iter().all(|emitted| emitted.read < emitted.bytes.len()),
+            "read lines are gone"
+        );
+        assert!(
+            self.emitted.iter().all(|emitted| emitted.stage < STAGES_MAX),
+            "a chain is limited"
+        );
     }
 }
 

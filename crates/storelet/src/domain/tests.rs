@@ -57,7 +57,7 @@ fn states_md_is_fresh() {
         ("Compiled(Err)", &|| Input::Compiled(Err(Refused::Unknown))),
         ("Admitted", &|| Input::Admitted),
         ("Refused", &|| Input::Refused(String::new())),
-        ("Said", &|| Input::Said(0, Stream::Output, vec![1])),
+        ("Said", &|| Input::Emitted(0, Stream::Output, vec![1])),
         ("Eaten", &|| Input::Eaten(0, 0)),
         ("Ended", &|| Input::Ended(0, report())),
         ("Kill", &|| Input::Kill(Reason::Time)),
@@ -96,21 +96,21 @@ fn read(domain: &mut Domain, out: &mut Vec<Output>) -> Vec<u8> {
 #[test]
 fn a_pending_read_receives_the_wait_reason_at_once() {
     let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
-    let mut hears = |input, state: &str| {
+    let mut receives = |input, state: &str| {
         domain.step(Instant(1), Input::Read(ID, 1 << 20, 0), &mut out);
         domain.check();
         domain.step(Instant(1), input, &mut out);
         domain.check();
-        let heard = out.drain(..).find_map(|output| {
+        let received = out.drain(..).find_map(|output| {
             let Output::Reply(ID, Ok(Reply::Data(data))) = output else { return None };
             Some(frames(&data))
         });
-        assert_eq!(heard, Some(vec![(Frame::State, state.to_string())]));
+        assert_eq!(received, Some(vec![(Frame::State, state.to_string())]));
     };
     let run_spec = Buf::from(&b"module 2\nframes\n\nab"[..]);
-    hears(Input::Write(RequestId(2), run_spec), "compiling");
-    hears(Input::Compiled(Ok(Fresh::idle())), "waiting for memory");
-    hears(Input::Admitted, "running");
+    receives(Input::Write(RequestId(2), run_spec), "compiling");
+    receives(Input::Compiled(Ok(Fresh::idle())), "waiting for memory");
+    receives(Input::Admitted, "running");
 }
 
 #[test]
@@ -118,9 +118,9 @@ fn spec_errors_are_reported_in_the_requested_format() {
     for (run_spec, is_framed) in [("frames\ncolour red\n\n", true), ("colour red\n\n", false)] {
         let (mut domain, mut out) = (Domain::new(Instant(0), Maxima::NONE), Vec::new());
         domain.step(Instant(1), Input::Write(ID, Buf::from(run_spec.as_bytes())), &mut out);
-        let said = read(&mut domain, &mut out);
-        assert!(String::from_utf8_lossy(&said).contains("no such word"));
-        assert_eq!(matches!(frames(&said)[..], [(Frame::Report, _)]), is_framed);
+        let emitted = read(&mut domain, &mut out);
+        assert!(String::from_utf8_lossy(&emitted).contains("no such word"));
+        assert_eq!(matches!(frames(&emitted)[..], [(Frame::Report, _)]), is_framed);
     }
 }
 
@@ -155,15 +155,15 @@ fn order_module_and_input_may_come_in_one_piece_or_in_bytes() {
         let fed: Vec<Vec<u8>> = fed.collect();
         assert_eq!(fed.concat(), b"hello");
         assert!(fed.last().expect("an end").is_empty());
-        domain.step(Instant(7), Input::Said(0, Stream::Error, b"hm".to_vec()), &mut out);
+        domain.step(Instant(7), Input::Emitted(0, Stream::Error, b"hm".to_vec()), &mut out);
         domain.step(Instant(8), Input::Ended(0, report()), &mut out);
-        let said = frames(&read(&mut domain, &mut out));
-        let kinds: Vec<Frame> = said.iter().map(|(frame, _)| *frame).collect();
+        let emitted = frames(&read(&mut domain, &mut out));
+        let kinds: Vec<Frame> = emitted.iter().map(|(frame, _)| *frame).collect();
         let states = [Frame::State; 3];
         assert_eq!(kinds[..3], states);
         assert_eq!(kinds[3..], [Frame::Error, Frame::Report]);
-        assert!(said[4].1.contains("\"exit\":0"), "{said:?}");
-        assert!(said[4].1.contains("\"waited_ns\":6"), "{said:?}");
+        assert!(emitted[4].1.contains("\"exit\":0"), "{emitted:?}");
+        assert!(emitted[4].1.contains("\"waited_ns\":6"), "{emitted:?}");
         assert!(read(&mut domain, &mut out).is_empty());
     }
 }
@@ -189,7 +189,7 @@ fn reads_are_reported_in_time() {
     domain.state = State::Running(Pipe::new(["it".to_string()].into_iter()));
     domain.step(Instant(0), Input::Read(ID, 5, 0), &mut out);
     assert!(out.is_empty());
-    domain.step(Instant(0), Input::Said(0, Stream::Output, b"hello world".to_vec()), &mut out);
+    domain.step(Instant(0), Input::Emitted(0, Stream::Output, b"hello world".to_vec()), &mut out);
     let [Output::Reply(ID, Ok(Reply::Data(data)))] = &out[..] else { panic!("{out:?}") };
     assert_eq!(&**data, b"hello");
     domain.step(Instant(0), Input::Read(ID, 50, 0), &mut out);
@@ -221,18 +221,18 @@ fn exit(code: u32) -> Box<Report> {
 }
 
 fn last_report(domain: &mut Domain) -> serde_json::Value {
-    let said = frames(&read(domain, &mut Vec::new()));
-    let Some((Frame::Report, json)) = said.last() else { panic!("{said:?}") };
+    let emitted = frames(&read(domain, &mut Vec::new()));
+    let Some((Frame::Report, json)) = emitted.last() else { panic!("{emitted:?}") };
     serde_json::from_str(json).expect("it is JSON")
 }
 
 #[test]
 fn chained_output_flows_with_backpressure() {
     let mut domain = chain(2);
-    let said = come_of(&mut domain, Input::Said(0, Stream::Output, b"ab".to_vec()));
-    assert_eq!(said, ["Feed(1, [97, 98])"]);
+    let emitted = come_of(&mut domain, Input::Emitted(0, Stream::Output, b"ab".to_vec()));
+    assert_eq!(emitted, ["Feed(1, [97, 98])"]);
     assert_eq!(come_of(&mut domain, Input::Eaten(1, 2)), ["Taken(0, 2)"]);
-    assert!(come_of(&mut domain, Input::Said(1, Stream::Output, b"2".to_vec())).is_empty());
+    assert!(come_of(&mut domain, Input::Emitted(1, Stream::Output, b"2".to_vec())).is_empty());
     assert_eq!(come_of(&mut domain, Input::Ended(0, exit(0))), ["Feed(1, [])"]);
     come_of(&mut domain, Input::Ended(1, exit(0)));
     let report = last_report(&mut domain);
@@ -245,8 +245,8 @@ fn a_chain_fails_where_one_of_it_does() {
     // A trap ends the other stages.
     let mut domain = chain(3);
     let trap = Report::new(&Ended::Trap("unreachable".to_string()), Used::default(), 1);
-    let asked = come_of(&mut domain, Input::Ended(1, Box::new(trap)));
-    assert_eq!(asked, ["Kill(0, Broken)", "Kill(2, Broken)"]);
+    let requested = come_of(&mut domain, Input::Ended(1, Box::new(trap)));
+    assert_eq!(requested, ["Kill(0, Broken)", "Kill(2, Broken)"]);
     come_of(&mut domain, Input::Ended(2, killed(Reason::Broken)));
     come_of(&mut domain, Input::Ended(0, killed(Reason::Broken)));
     let report = last_report(&mut domain);
@@ -268,10 +268,10 @@ fn closing_the_reader_ends_a_chain_with_success() {
         "the one before it first"
     );
     // Output after that is discarded.
-    assert!(come_of(&mut domain, Input::Said(1, Stream::Output, vec![1])).is_empty());
-    let asked = come_of(&mut domain, Input::Ended(1, killed(Reason::Unheard)));
-    assert_eq!(asked, ["Kill(0, Unheard)"]);
-    come_of(&mut domain, Input::Ended(0, killed(Reason::Unheard)));
+    assert!(come_of(&mut domain, Input::Emitted(1, Stream::Output, vec![1])).is_empty());
+    let requested = come_of(&mut domain, Input::Ended(1, killed(Reason::ReaderClosed)));
+    assert_eq!(requested, ["Kill(0, Unheard)"]);
+    come_of(&mut domain, Input::Ended(0, killed(Reason::ReaderClosed)));
     let report = last_report(&mut domain);
     assert_eq!((&report["end"], &report["exit"]), (&"exit".into(), &0.into()), "{report}");
 }
@@ -279,12 +279,15 @@ fn closing_the_reader_ends_a_chain_with_success() {
 #[test]
 fn a_chain_that_nobody_wants_any_more_ends_and_is_written_down() {
     let mut domain = chain(2);
-    come_of(&mut domain, Input::Said(0, Stream::Error, b"hm".to_vec()));
-    let asked = come_of(&mut domain, Input::Gone);
-    assert_eq!(asked, ["Kill(0, Cancelled)", "Kill(1, Cancelled)"]);
+    come_of(&mut domain, Input::Emitted(0, Stream::Error, b"hm".to_vec()));
+    let requested = come_of(&mut domain, Input::Gone);
+    assert_eq!(requested, ["Kill(0, Cancelled)", "Kill(1, Cancelled)"]);
     come_of(&mut domain, Input::Ended(0, killed(Reason::Cancelled)));
-    let asked = come_of(&mut domain, Input::Ended(1, killed(Reason::Cancelled)));
-    assert!(asked.iter().any(|it| it.starts_with("Over(Report { end: \"killed\"")), "{asked:?}");
+    let requested = come_of(&mut domain, Input::Ended(1, killed(Reason::Cancelled)));
+    assert!(
+        requested.iter().any(|it| it.starts_with("Over(Report { end: \"killed\"")),
+        "{requested:?}"
+    );
     assert!(domain.is_over());
 }
 
@@ -295,6 +298,6 @@ fn invalid_frames_are_answered_with_a_reason() {
     let [Output::Over(..), Output::Reply(ID, Err(Error::Invalid))] = &out[..] else {
         panic!("{out:?}")
     };
-    let said = String::from_utf8(read(&mut domain, &mut out)).expect("text");
-    assert!(said.starts_with("upcall: refused: 'colour red': no such word"), "{said}");
+    let emitted = String::from_utf8(read(&mut domain, &mut out)).expect("text");
+    assert!(emitted.starts_with("upcall: refused: 'colour red': no such word"), "{emitted}");
 }

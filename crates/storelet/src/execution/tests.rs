@@ -39,7 +39,7 @@ fn inputs() -> Vec<Sample> {
         ("Answered", || Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NodeId(1)))))),
         ("Arrived", || Input::Arrived),
         ("Fed", || Input::Fed(Vec::new())),
-        ("Heard", || Input::Heard),
+        ("Heard", || Input::Received),
         ("Tick", || Input::Tick),
         ("Kill", || Input::Kill(Reason::Time)),
     ]
@@ -85,13 +85,13 @@ fn a_deep_root_is_found_in_pieces() {
 fn it_ends_once_whenever_it_is_killed() {
     for seed in 0..2000 {
         let mut rng = base::rng::seeded(seed);
-        let (mut execution, mut asked, mut ended) = (Execution::new(Vec::new()), 0, 0);
+        let (mut execution, mut requested, mut ended) = (Execution::new(Vec::new()), 0, 0);
         let mut next = Input::Begin(NodeId(0));
         for tick in 0..60 {
             let mut out = Vec::new();
             execution.step(Instant(tick), next, &mut out);
             for output in out {
-                asked += i32::from(matches!(output, Output::Ask(_)));
+                requested += i32::from(matches!(output, Output::Ask(_)));
                 ended += i32::from(matches!(output, Output::Ended(_)));
             }
             if rng.u8(0..20) == 0 && !matches!(execution.state, State::Running) {
@@ -101,7 +101,7 @@ fn it_ends_once_whenever_it_is_killed() {
             next = match &execution.state {
                 State::New(_) => Input::Begin(NodeId(0)),
                 State::Finding(..) | State::Asking | State::Leaving(_) => {
-                    asked -= 1;
+                    requested -= 1;
                     match rng.u8(0..8) {
                         0 => Input::Answered(Err(Error::NotFound)),
                         _otherwise => {
@@ -114,11 +114,11 @@ fn it_ends_once_whenever_it_is_killed() {
                 State::Queued(_) => Input::Admitted,
                 State::Awaiting => Input::Arrived,
                 State::Hungry => Input::Fed(Vec::new()),
-                State::Saying => Input::Heard,
+                State::Saying => Input::Received,
                 State::Sleeping(_) | State::Over => Input::Tick,
             };
         }
-        assert!(ended <= 1 && asked <= 1, "seed {seed}: {ended} {asked}");
+        assert!(ended <= 1 && requested <= 1, "seed {seed}: {ended} {requested}");
         assert_eq!(
             ended,
             i32::from(matches!(execution.state, State::Over | State::Leaving(_))),

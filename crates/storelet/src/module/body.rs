@@ -21,7 +21,7 @@ const MEETINGS_MAX: usize = 4_000_000; // 346,819: coreutils
 
 /// Running totals, and scratch memory reused for each function.
 #[derive(Default)]
-pub(super) struct Look {
+pub(super) struct Totals {
     /// Targets of branch tables, over all functions.
     targets: usize,
     /// Block in which each local was set last.
@@ -42,7 +42,7 @@ struct Measure {
     meetings: usize,
 }
 
-impl Look {
+impl Totals {
     /// Inspects a function. Validation is left to the validator.
     pub(super) fn function(
         &mut self,

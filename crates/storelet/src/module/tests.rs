@@ -64,9 +64,9 @@ fn module_errors_name_a_next_step() {
         ),
         (module(r#"(module (memory i64 1) (func (export "_start")))"#), "64-bit memory"),
     ];
-    for (wasm, said) in cases {
+    for (wasm, printed) in cases {
         let error = refused(&wasm);
-        assert!(error.contains(said), "{error}: {said}");
+        assert!(error.contains(printed), "{error}: {printed}");
     }
     for given in ["wasi_snapshot_preview1\" \"fd_read", "upcall\" \"find"] {
         prepare(&program_with(&format!("(import \"{given}\" (func))"))).expect("it is there");
@@ -100,9 +100,9 @@ fn size_limits_are_named() {
         (branches, "50002 branches in function 0, at most 50000"),
         (large, "bytes in function 0, at most 1048576"),
     ];
-    for (parts, said) in cases {
+    for (parts, printed) in cases {
         let error = refused(&program_with(&parts));
-        assert!(error.contains(said), "{error}: {said}");
+        assert!(error.contains(printed), "{error}: {printed}");
     }
     let memory = r#"(module (memory (export "memory") 16385) (func (export "_start")))"#;
     let error = refused(&wat::parse_str(memory).expect("a module"));

@@ -33,7 +33,7 @@ fn states_md_is_fresh() {
 #[test]
 fn nothing_arrives_for_a_guest_that_has_ended() {
     for leaves_at in 0..4 {
-        let (mut prefetch, mut asked, mut arrived) = (Prefetch::default(), 0, 0);
+        let (mut prefetch, mut requested, mut arrived) = (Prefetch::default(), 0, 0);
         for (place, input) in [0, 1, 2].into_iter().enumerate() {
             let mut out = Vec::new();
             if place == leaves_at {
@@ -41,13 +41,13 @@ fn nothing_arrives_for_a_guest_that_has_ended() {
                 break;
             }
             prefetch.step(Instant(0), (INPUTS[input].1)(), &mut out);
-            asked += out.iter().filter(|it| matches!(it, Output::Ask(_))).count();
+            requested += out.iter().filter(|it| matches!(it, Output::Ask(_))).count();
             arrived += out.iter().filter(|it| matches!(it, Output::Arrived(_))).count();
         }
         if matches!(prefetch.state, State::Leaving) {
             prefetch.step(Instant(0), Input::Answered(Err(Error::Cancelled)), &mut Vec::new());
         }
         assert!(prefetch.is_free());
-        assert_eq!((asked, arrived), (usize::from(leaves_at > 1), usize::from(leaves_at > 2)));
+        assert_eq!((requested, arrived), (usize::from(leaves_at > 1), usize::from(leaves_at > 2)));
     }
 }

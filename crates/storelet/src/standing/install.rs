@@ -60,7 +60,7 @@ enum State {
     /// Waiting for the change to be durable.
     Filing,
     /// Waiting for the owner to read the result and close the file.
-    Told,
+    Reported,
     /// Waiting for a result to discard, after the owner has closed the file.
     Leaving,
     /// Finished.
@@ -148,7 +148,7 @@ impl InstallSession {
             // Data after the end is discarded.
             state @ (State::Compiling(..)
             | State::Filing
-            | State::Told
+            | State::Reported
             | State::Leaving
             | State::Over) => state,
         }
@@ -164,7 +164,7 @@ impl InstallSession {
                 let state = State::Filling(plan.clone(), Vec::new(), *length);
                 self.wrote(state, rest, out)
             }
-            Wanted::Standing(_) => unreachable!("what is installed has a module of its own"),
+            Wanted::Standing(_) => unreachable!("an installed program has a module of its own"),
         }
     }
 
@@ -216,12 +216,12 @@ impl InstallSession {
         let mut talked = Vec::new();
         self.streams.close_with(json, &text, &mut talked);
         pass_on(talked, out);
-        State::Told
+        State::Reported
     }
 
     fn leave(state: State, out: &mut Vec<Output>) -> State {
         match state {
-            State::Received(_) | State::Filling(..) | State::Told => State::Over,
+            State::Received(_) | State::Filling(..) | State::Reported => State::Over,
             State::Compiling(..) => {
                 out.push(Output::CancelCompile);
                 State::Leaving
@@ -234,9 +234,9 @@ impl InstallSession {
 
 /// Forwards the replies of the stream.
 fn pass_on(talked: Vec<domain::Output>, out: &mut Vec<Output>) {
-    out.extend(talked.into_iter().map(|said| {
-        let domain::Output::Reply(id, reply) = said else {
-            unreachable!("an install session runs nothing: {said:?}")
+    out.extend(talked.into_iter().map(|emitted| {
+        let domain::Output::Reply(id, reply) = emitted else {
+            unreachable!("an install session runs nothing: {emitted:?}")
         };
         Output::Reply(id, reply)
     }));
@@ -275,7 +275,7 @@ impl Automaton for InstallSession {
             (
                 state @ (State::Compiling(..)
                 | State::Filing
-                | State::Told
+                | State::Reported
                 | State::Leaving
                 | State::Over),
                 Input::Late,
@@ -297,7 +297,11 @@ impl Automaton for InstallSession {
         match &self.state {
             State::Received(text) => assert!(text.len() <= ORDER_MAX, "more is refused"),
             State::Filling(_, _, left) => assert!(*left > 0, "some of the module is to come"),
-            State::Compiling(..) | State::Filing | State::Told | State::Leaving | State::Over => {}
+            State::Compiling(..)
+            | State::Filing
+            | State::Reported
+            | State::Leaving
+            | State::Over => {}
         }
         self.streams.check();
     }

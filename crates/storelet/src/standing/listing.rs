@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 /// State of the automatic runs of a storelet.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Doing {
+pub(crate) struct RunState {
     /// Time of the next run, seconds since 1970; `null` during a run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) next: Option<Option<i64>>,
@@ -27,12 +27,12 @@ pub(crate) struct Doing {
     pub(crate) failed: Vec<String>,
 }
 
-impl Doing {
+impl RunState {
     /// Returns the part that the reader may see: file names are visible only with permission.
-    fn told(&self, is_theirs: bool) -> Doing {
+    fn notified(&self, is_theirs: bool) -> RunState {
         match is_theirs {
             true => self.clone(),
-            false => Doing { trouble: None, failed: Vec::new(), ..self.clone() },
+            false => RunState { trouble: None, failed: Vec::new(), ..self.clone() },
         }
     }
 
@@ -67,7 +67,7 @@ fn lines_for(run_spec: &str, is_theirs: bool) -> Vec<&str> {
 /// Lists installed storelets, one line each, and another one for automatic runs.
 pub(crate) fn installed(
     registry: &InstalledRegistry,
-    doings: &BTreeMap<Label, Doing>,
+    doings: &BTreeMap<Label, RunState>,
     may: May<'_>,
 ) -> Vec<u8> {
     let mut text = "name                 version kept user  last    program\n".to_string();
@@ -84,7 +84,7 @@ pub(crate) fn installed(
             "{label:<20} {version:<7} {kept:<4} {user:<5} {last:<7} {module} {program}"
         );
         if let Some(doing) = doings.get(label) {
-            let doing = doing.told(may(Some(current.by.uid)));
+            let doing = doing.notified(may(Some(current.by.uid)));
             let _ = writeln!(text, "    {}", doing.words());
         }
     }
@@ -94,7 +94,7 @@ pub(crate) fn installed(
 /// Lists installed storelets as JSON.
 pub(crate) fn installed_json(
     registry: &InstalledRegistry,
-    doings: &BTreeMap<Label, Doing>,
+    doings: &BTreeMap<Label, RunState>,
     may: May<'_>,
 ) -> Vec<u8> {
     let all = registry.entries().map(|(label, entry)| {
@@ -114,7 +114,7 @@ pub(crate) fn installed_json(
             "current": entry.current,
             "versions": versions.collect::<Vec<Value>>(),
             "last": history.and_then(|(_, history)| history.runs.iter().rfind(|run| may(run.uid))),
-            "doing": doings.get(label).map(|doing| doing.told(is_theirs)),
+            "doing": doings.get(label).map(|doing| doing.notified(is_theirs)),
         })
     });
     lines(&Value::Array(all.collect()))

@@ -61,7 +61,7 @@ impl Filed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// A request.
-    Asked,
+    Requested,
     /// A schedule: start of the last run, ns since 1970, and number of failures since its last
     /// success.
     Time(i64, u32),
@@ -292,7 +292,7 @@ impl InstalledRegistry {
             RegistryChange::Install(plan) => {
                 let by = By::of(&filing.caller);
                 let by = by.ok_or_else(|| refuse("nobody in particular may install nothing"))?;
-                let (module, sent) = filing.module.expect("what is installed has a module");
+                let (module, sent) = filing.module.expect("an installed program has a module");
                 self.install(&plan, (module, sent), by, filing.at)
             }
             RegistryChange::Use(label, version) => self.switch(label, version),
@@ -394,7 +394,7 @@ impl InstalledRegistry {
         let history = self.books.entry(label.clone()).or_default();
         history.add(run);
         match cause {
-            Cause::Asked => return,
+            Cause::Requested => return,
             Cause::Time(last, failures) => history.past = Some((last, failures)),
             Cause::File => {}
         }
@@ -475,7 +475,7 @@ impl Automaton for InstalledRegistry {
                 self.go_on(out)
             }
             (state @ (State::Idle | State::Keeping(..)), Input::Kept(kept)) => {
-                let whose = self.saving.remove(&kept.ticket).expect("it was asked for");
+                let whose = self.saving.remove(&kept.ticket).expect("it was requested");
                 let lost = kept.result.err();
                 let tell = |why| format!("cannot save the results of storelets: {why}");
                 out.extend(lost.map(|why| Output::Tell(tell(why))));
@@ -488,12 +488,12 @@ impl Automaton for InstalledRegistry {
 
     fn check(&self) {
         let issued = self.saving.keys().all(|ticket| *ticket <= self.next_ticket);
-        assert!(issued, "what is being kept has a ticket of ours");
+        assert!(issued, "changes being stored have a ticket");
         if let State::Keeping(ticket, _, kind) = &self.state {
             assert!(*ticket <= self.next_ticket, "a change has a ticket of ours");
             assert!(!self.saving.contains_key(ticket), "a ticket is for one thing");
             let stays = |hash: &Hash| kind.entry.iter().all(|it| it.modules().all(|m| m != *hash));
-            assert!(kind.goes.iter().all(stays), "what is needed does not go");
+            assert!(kind.goes.iter().all(stays), "needed operations stay");
         }
         let install_sessions: BTreeSet<DomainId> =
             self.queue.iter().map(|filing| filing.install_session).collect();

@@ -48,9 +48,9 @@ fn states_md_is_fresh() {
     ];
     let mut drawing = Drawing::default();
     for (label, input) in inputs {
-        for (state, said, gone) in begin {
+        for (state, emitted, gone) in begin {
             let (mut install_session, mut out) = (InstallSession::new(Maxima::NONE), Vec::new());
-            said.iter().for_each(|text| install_session.step(Instant(0), write(text), &mut out));
+            emitted.iter().for_each(|text| install_session.step(Instant(0), write(text), &mut out));
             gone.then(|| install_session.step(Instant(0), install::Input::Gone, &mut out));
             assert_eq!(install_session.state_name(), state);
             drawing.sample_as(label, install_session, input(), InstallSession::state_name);
@@ -73,9 +73,9 @@ struct Lab {
 impl Lab {
     /// Creates a registry from the contents of a disk.
     fn new(disk: BTreeMap<Key, Vec<u8>>) -> Lab {
-        let mut told = Vec::new();
-        let registry = InstalledRegistry::new(stock(&disk), &mut told);
-        assert!(told.is_empty(), "{told:?}");
+        let mut notified = Vec::new();
+        let registry = InstalledRegistry::new(stock(&disk), &mut notified);
+        assert!(notified.is_empty(), "{notified:?}");
         Lab { registry, disk, install_session: 0 }
     }
 
@@ -97,33 +97,33 @@ impl Lab {
     }
 
     /// Performs or fails the writes; returns the results reported.
-    fn keep(&mut self, asked: Vec<Output>, works: bool) -> Vec<Filed> {
-        let mut told = Vec::new();
-        for output in asked {
+    fn keep(&mut self, requested: Vec<Output>, works: bool) -> Vec<Filed> {
+        let mut notified = Vec::new();
+        for output in requested {
             match output {
                 Output::Keep(ticket, changes) if works => {
                     apply(&mut self.disk, changes);
                     let next = self.step(Input::Kept(Kept { ticket, result: Ok(()) }));
-                    told.extend(self.keep(next, works));
+                    notified.extend(self.keep(next, works));
                 }
                 Output::Keep(ticket, _) => {
                     let result = Err("the disk is full".to_string());
                     let next = self.step(Input::Kept(Kept { ticket, result }));
-                    told.extend(self.keep(next, works));
+                    notified.extend(self.keep(next, works));
                 }
-                Output::Filed(_, filed) => told.push(filed),
+                Output::Filed(_, filed) => notified.push(filed),
                 Output::Tell(_) | Output::Saved(_) => {}
             }
         }
-        told
+        notified
     }
 
     /// Sends a request and makes its change durable.
     fn done(&mut self, text: &str, module: Option<u8>) -> Filed {
-        let asked = self.say(text, module);
-        let mut told = self.keep(asked, true);
-        assert_eq!(told.len(), 1, "{told:?}");
-        told.remove(0)
+        let requested = self.say(text, module);
+        let mut notified = self.keep(requested, true);
+        assert_eq!(notified.len(), 1, "{notified:?}");
+        notified.remove(0)
     }
 
     fn install(&mut self, module: u8) -> Option<u32> {
@@ -179,8 +179,8 @@ fn versions_come_are_used_and_go() {
 fn a_crash_leaves_what_was_told_and_nothing_in_half() {
     let mut lab = Lab::new(BTreeMap::new());
     lab.install(1);
-    let asked = lab.say("name wc\nmodule 1", Some(2));
-    let [Output::Keep(_, changes)] = &asked[..] else { panic!("{asked:?}") };
+    let requested = lab.say("name wc\nmodule 1", Some(2));
+    let [Output::Keep(_, changes)] = &requested[..] else { panic!("{requested:?}") };
     for count in 0..=changes.len() {
         let mut disk = lab.disk.clone();
         apply(&mut disk, changes[..count].to_vec());
@@ -193,10 +193,13 @@ fn a_crash_leaves_what_was_told_and_nothing_in_half() {
 #[test]
 fn storelets_that_were_not_saved_are_not_installed() {
     let mut lab = Lab::new(BTreeMap::new());
-    let asked = lab.say("name wc\nmodule 1", Some(1));
+    let requested = lab.say("name wc\nmodule 1", Some(1));
     assert!(lab.resolve("standing wc").is_err(), "it is not durable yet");
-    let told = lab.keep(asked, false);
-    assert!(told[0].reason.as_ref().is_some_and(|why| why.contains("disk is full")), "{told:?}");
+    let notified = lab.keep(requested, false);
+    assert!(
+        notified[0].reason.as_ref().is_some_and(|why| why.contains("disk is full")),
+        "{notified:?}"
+    );
     assert!(lab.resolve("standing wc").is_err());
     // Concurrent requests are executed one after the other.
     let first = lab.say("name wc\nmodule 1", Some(1));
@@ -224,9 +227,12 @@ fn invalid_entries_are_reported_and_left_alone() {
     for bytes in wrong {
         let mut disk = lab.disk.clone();
         disk.insert(Key::Name(label.clone()), bytes);
-        let mut told = Vec::new();
-        let mut registry = InstalledRegistry::new(stock(&disk), &mut told);
-        assert!(matches!(&told[..], [Output::Tell(text)] if text.contains("'wc'")), "{told:?}");
+        let mut notified = Vec::new();
+        let mut registry = InstalledRegistry::new(stock(&disk), &mut notified);
+        assert!(
+            matches!(&notified[..], [Output::Tell(text)] if text.contains("'wc'")),
+            "{notified:?}"
+        );
         assert!(registry.plan(&"other".parse::<Pick>().expect("a name")).is_ok());
         // Nothing of it is deleted.
         let (registry_change, module) =
@@ -253,13 +259,13 @@ fn the_last_runs_are_known_and_those_that_matter_survive() {
     let report = Report::refused("no".to_string());
     for at in 0..40 {
         let run = Run::new((at, 1, "request /x"), &caller(), &report, b"hm\n");
-        let asked = lab.step(Input::Ran(
+        let requested = lab.step(Input::Ran(
             label.clone(),
             run,
-            if at == 39 { Cause::Time(7, 2) } else { Cause::Asked },
+            if at == 39 { Cause::Time(7, 2) } else { Cause::Requested },
         ));
-        assert_eq!(asked.len(), usize::from(at == 39));
-        lab.keep(asked, true);
+        assert_eq!(requested.len(), usize::from(at == 39));
+        lab.keep(requested, true);
     }
     let after = Lab::new(lab.disk.clone());
     let (_, history) = after.registry.books().next().expect("it was kept");

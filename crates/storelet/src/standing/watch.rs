@@ -82,7 +82,7 @@ pub(crate) enum Output {
 
 /// A scan in progress.
 #[derive(Debug, Default)]
-struct Look {
+struct Scan {
     since: Instant,
     /// Directories still to be scanned.
     todo: Vec<Path>,
@@ -96,9 +96,9 @@ enum State {
     /// Waiting for the time of the next scan.
     Waiting(Instant),
     /// Waiting for the open of this directory.
-    Opening(Look, Path),
+    Opening(Scan, Path),
     /// Waiting for entries of this directory.
-    Listing(Look, Path, OpenId),
+    Listing(Scan, Path, OpenId),
     /// Waiting for a reply to discard, after the stop.
     Leaving(Option<OpenId>),
     /// Finished.
@@ -174,7 +174,7 @@ impl Watch {
     }
 
     /// Opens the next directory; at the end of a scan, waits for the next one.
-    fn go_on(&mut self, now: Instant, mut look: Look, out: &mut Vec<Output>) -> State {
+    fn go_on(&mut self, now: Instant, mut look: Scan, out: &mut Vec<Output>) -> State {
         let Some(dir) = look.todo.pop() else {
             let own = self.running.as_deref().filter(|_| self.writes);
             self.files.seen(look.since, mem::take(&mut look.found), own);
@@ -196,7 +196,7 @@ impl Watch {
     fn opened(
         &mut self,
         now: Instant,
-        look: Look,
+        look: Scan,
         dir: Path,
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
@@ -225,7 +225,7 @@ impl Watch {
     fn listed(
         &mut self,
         now: Instant,
-        (mut look, dir, open): (Look, Path, OpenId),
+        (mut look, dir, open): (Scan, Path, OpenId),
         reply: Result<Reply, Error>,
         out: &mut Vec<Output>,
     ) -> State {
@@ -302,7 +302,7 @@ impl Watch {
     }
 }
 
-impl Look {
+impl Scan {
     /// Records an entry of a directory.
     fn take(&mut self, dir: &Path, entry: Entry) {
         let Entry { kind, name, stat, .. } = entry;
@@ -344,7 +344,7 @@ impl Automaton for Watch {
         self.state = match (state, input) {
             (State::Waiting(at), Input::Tick) if at <= now => {
                 let todo = vec![self.dir.clone()];
-                self.go_on(now, Look { since: now, todo, ..Look::default() }, out)
+                self.go_on(now, Scan { since: now, todo, ..Scan::default() }, out)
             }
             (state, Input::Tick) => state,
             (State::Opening(look, dir), Input::Answered(reply)) => {

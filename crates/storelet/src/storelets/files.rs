@@ -39,9 +39,11 @@ impl Storelets {
         #[allow(clippy::wildcard_enum_match_arm, reason = "the others are alike here")]
         let answer = match ask {
             Ask::Open { node, access } => match node.local() {
-                NEW if access.read && access.write => self.begin(now, caller, id.asker()),
+                NEW if access.read && access.write => self.begin(now, caller, id.requester()),
                 NEW => Err(Error::Denied),
-                INSTALL if access.read && access.write => self.sit_down(now, caller, id.asker()),
+                INSTALL if access.read && access.write => {
+                    self.sit_down(now, caller, id.requester())
+                }
                 INSTALL => Err(Error::Denied),
                 RUNNING if access.changes() => self
                     .open(Opened::Control(caller))

@@ -1,6 +1,6 @@
 //! Install sessions, the registry, and runs of installed storelets.
 
-use super::{Here, Named, ORDER_TIME, Opened, Storelets, Why, files};
+use super::{DomainEntry, Named, ORDER_TIME, Opened, RunReason, Storelets, files};
 use crate::admission::user_of;
 use crate::compile::{Module, ToCompiler};
 use crate::crossing::{Account, DomainId};
@@ -113,8 +113,8 @@ impl Storelets {
             }
             install::Output::Compile(module, code) => {
                 let account = self.install_sessions[&id].account;
-                let asked = ToCompiler::Compile { ticket, module, code, account };
-                self.post(compiler, Envelope(Box::new(asked)), out);
+                let requested = ToCompiler::Compile { ticket, module, code, account };
+                self.post(compiler, Envelope(Box::new(requested)), out);
             }
             install::Output::CancelCompile => {
                 self.post(compiler, Envelope(Box::new(ToCompiler::Cancel(ticket))), out);
@@ -140,8 +140,8 @@ impl Storelets {
         for ask in asks {
             match ask {
                 registry::Output::Keep(ticket, changes) => {
-                    let asked = ToStateStore { ticket, changes };
-                    self.post(self.settings.compiler, Envelope(Box::new(asked)), out);
+                    let requested = ToStateStore { ticket, changes };
+                    self.post(self.settings.compiler, Envelope(Box::new(requested)), out);
                 }
                 registry::Output::Saved(label) => self.saved(now, &label, out),
                 registry::Output::Filed(install_session, filed) => {
@@ -174,7 +174,8 @@ impl Storelets {
         let file = file.map_or(String::new(), |path| format!(" /{path}"));
         let picks = stages.iter().filter_map(|stage| stage.called.parse::<Pick>().ok());
         let all = picks.map(|pick| (pick.label, pick.version.unwrap_or_default())).collect();
-        here.named = Some(Named { all, at, trigger: format!("request{file}"), why: Why::Asked });
+        here.named =
+            Some(Named { all, at, trigger: format!("request{file}"), why: RunReason::Requested });
         Ok(stages)
     }
 
@@ -187,7 +188,7 @@ impl Storelets {
         complaint: &[u8],
         out: &mut Vec<Output>,
     ) {
-        let Some(Here { named, caller, .. }) = self.here.get_mut(&id) else { return };
+        let Some(DomainEntry { named, caller, .. }) = self.here.get_mut(&id) else { return };
         let Some(Named { all, at, trigger, why }) = named.take() else { return };
         if report.end == "checked" {
             return;

@@ -1,6 +1,6 @@
 //! Listing of present storelets, as text.
 
-use super::Here;
+use super::DomainEntry;
 use crate::crossing::DomainId;
 use base::{Caller, Instant};
 use std::fmt::Write as _;
@@ -19,7 +19,7 @@ pub(super) fn name(args: &[Vec<u8>]) -> String {
 /// Returns one line for each storelet.
 pub(super) fn text<'a>(
     now: Instant,
-    all: impl Iterator<Item = (&'a DomainId, &'a Here)>,
+    all: impl Iterator<Item = (&'a DomainId, &'a DomainEntry)>,
 ) -> Vec<u8> {
     let mut text = "number user state       seconds program\n".to_string();
     for (id, here) in all {

@@ -1,13 +1,13 @@
 //! Automatic runs: on schedules, and for new files.
 
 use super::installs::SECOND;
-use super::{DOMAINS_MAX, Here, Named, Storelets, Why};
+use super::{DOMAINS_MAX, DomainEntry, Named, RunReason, Storelets};
 use crate::admission::user_of;
 use crate::crossing::{Account, Crossing, DomainId};
 use crate::domain::{self, Domain, Stage};
 use crate::run_spec::{Label, Pick};
 use crate::standing::entry::Version;
-use crate::standing::listing::Doing;
+use crate::standing::listing::RunState;
 use crate::standing::registry::{self, Cause};
 use crate::standing::registry_change::Plan;
 use crate::standing::run_schedule::{self, RunSchedule};
@@ -144,7 +144,7 @@ impl Storelets {
         let mut asks = Vec::new();
         run_schedule.step(now, input, &mut asks);
         for run_schedule::Output::Run in asks {
-            if !self.begin_own(now, label, Why::Time, None, out) {
+            if !self.begin_own(now, label, RunReason::Time, None, out) {
                 let wall = self.wall(now);
                 self.step_duty(now, label, run_schedule::Input::Busy(wall), out);
             }
@@ -170,7 +170,7 @@ impl Storelets {
                 watch::Output::Cancel => Crossing::Cancel(id),
                 watch::Output::Close(open) => Crossing::Close(open),
                 watch::Output::Run(path) => {
-                    if !self.begin_own(now, &label, Why::File(id), Some(&path), out) {
+                    if !self.begin_own(now, &label, RunReason::File(id), Some(&path), out) {
                         self.step_watch(now, id, watch::Input::Ran(None), out);
                     }
                     continue;
@@ -204,7 +204,7 @@ impl Storelets {
         &mut self,
         now: Instant,
         label: &Label,
-        why: Why,
+        why: RunReason,
         file: Option<&[Name]>,
         out: &mut Vec<Output>,
     ) -> bool {
@@ -235,7 +235,7 @@ impl Storelets {
         let (domain, caller) = (Domain::new(now, self.settings.maxima), version.by.caller());
         let account = Account { user: user_of(&caller), client: Account::OWN };
         let (runs, name, named) = (None, String::new(), Some(named));
-        let here = Here { domain, caller, account, since: now, runs, name, named };
+        let here = DomainEntry { domain, caller, account, since: now, runs, name, named };
         self.here.insert(id, here);
         self.step_domain(now, id, domain::Input::Begin(vec![Stage { called, run_spec }]), out);
         true
@@ -246,14 +246,14 @@ impl Storelets {
         &mut self,
         now: Instant,
         label: &Label,
-        why: Why,
+        why: RunReason,
         well: bool,
     ) -> Option<Cause> {
         match why {
-            Why::Asked => Some(Cause::Asked),
-            Why::Time | Why::File(_) if self.closing && !well => None,
-            Why::File(_) => Some(Cause::File),
-            Why::Time => {
+            RunReason::Requested => Some(Cause::Requested),
+            RunReason::Time | RunReason::File(_) if self.closing && !well => None,
+            RunReason::File(_) => Some(Cause::File),
+            RunReason::Time => {
                 let run_schedule = self.run_schedules.get_mut(label)?;
                 // Reinstalled during the run.
                 run_schedule.due().is_none().then_some(())?;
@@ -269,14 +269,14 @@ impl Storelets {
         &mut self,
         now: Instant,
         id: DomainId,
-        why: Why,
+        why: RunReason,
         well: bool,
         out: &mut Vec<Output>,
     ) {
         match why {
-            Why::Asked => return,
-            Why::Time => {}
-            Why::File(watch) => {
+            RunReason::Requested => return,
+            RunReason::Time => {}
+            RunReason::File(watch) => {
                 let well = Some(well).filter(|well| *well || !self.closing);
                 self.step_watch(now, watch, watch::Input::Ran(well), out);
             }
@@ -285,8 +285,8 @@ impl Storelets {
     }
 
     /// Returns the state of all automatic runs.
-    pub(super) fn doings(&self) -> BTreeMap<Label, Doing> {
-        let mut doings: BTreeMap<Label, Doing> = BTreeMap::new();
+    pub(super) fn doings(&self) -> BTreeMap<Label, RunState> {
+        let mut doings: BTreeMap<Label, RunState> = BTreeMap::new();
         for (label, run_schedule) in &self.run_schedules {
             let doing = doings.entry(label.clone()).or_default();
             doing.next = Some(run_schedule.due().map(|due| due / SECOND));

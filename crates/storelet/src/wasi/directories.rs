@@ -2,7 +2,7 @@
 #![expect(clippy::too_many_arguments, reason = "they are those of WASI")]
 
 use super::path::{Found, find, parent};
-use super::way::Way;
+use super::way::OpenParameters;
 use super::{Call, files};
 use crate::abi::{self, Errno};
 use crate::host::{Host, OpenDir, Slot, Stop};
@@ -41,7 +41,7 @@ impl Call<'_> {
     ) -> Result<(), Stop> {
         let path = self.path(at, len)?;
         self.host().files.dir(fd)?;
-        let way = Way::new(flags, oflags as u16, rights, fdflags as u16)?;
+        let way = OpenParameters::new(flags, oflags as u16, rights, fdflags as u16)?;
         if !self.host().files.has_room() {
             return Err(Errno::Mfile.into());
         }
@@ -63,7 +63,7 @@ impl Call<'_> {
     }
 
     /// Opens step by step, and creates if requested.
-    async fn open_at(&mut self, fd: u32, path: &[u8], way: &Way) -> Result<Slot, Stop> {
+    async fn open_at(&mut self, fd: u32, path: &[u8], way: &OpenParameters) -> Result<Slot, Stop> {
         let base = self.node(fd).await?.ok_or(Errno::Notdir)?;
         let (client, access) = (self.client(), way.access);
         let found = match find(&client, base, path, way.follow).await {
@@ -106,7 +106,12 @@ impl Call<'_> {
     }
 
     /// Opens from cached listings, or by fetching the whole file, with at most one request.
-    async fn open_ahead(&mut self, fd: u32, path: &[u8], way: &Way) -> Result<Option<Slot>, Stop> {
+    async fn open_ahead(
+        &mut self,
+        fd: u32,
+        path: &[u8],
+        way: &OpenParameters,
+    ) -> Result<Option<Slot>, Stop> {
         let directory = way.has(abi::DIRECTORY);
         let straight = self.straight(fd, path)?;
         let to_dir = path.ends_with(b"/") || path.ends_with(b"/.");
@@ -149,7 +154,7 @@ impl Call<'_> {
         }
         let host = self.host();
         let seen = host.seen();
-        Ok(host.prefetcher.listings.is_absent(path, seen, host.heard))
+        Ok(host.prefetcher.listings.is_absent(path, seen, host.received))
     }
 
     /// Takes a prefetched file, and prefetches those behind it.

@@ -135,7 +135,7 @@ impl Call<'_> {
             self.client().want(Want::Sleep(first)).await?;
             self.host().hear();
         }
-        let mut told = 0;
+        let mut reported = 0;
         for (user, kind, _) in waits.iter().filter(|(_, _, wait)| *wait <= first) {
             let mut event = [0; EVENT as usize];
             event[..8].copy_from_slice(&user.to_le_bytes());
@@ -144,10 +144,10 @@ impl Call<'_> {
                 // The number of available bytes is unknown: at least one.
                 event[16] = 1;
             }
-            self.put(events.checked_add(EVENT * told).ok_or(Errno::Fault)?, &event)?;
-            told += 1;
+            self.put(events.checked_add(EVENT * reported).ok_or(Errno::Fault)?, &event)?;
+            reported += 1;
         }
-        Ok(self.put_u32(out, told)?)
+        Ok(self.put_u32(out, reported)?)
     }
 
     pub(super) async fn sched_yield(&mut self) -> Result<(), Stop> {

@@ -9,7 +9,7 @@ use tree::{NodeId, OpenId};
 
 /// Parameters of an open.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct OpenParameters {
     pub(super) access: Access,
     /// Whether the last name may be a link.
     pub(super) follow: bool,
@@ -17,9 +17,14 @@ pub(super) struct Way {
     rights: u64,
 }
 
-impl Way {
+impl OpenParameters {
     /// Decodes `lookupflags`, `oflags`, `rights` and `fdflags`.
-    pub(super) fn new(flags: u32, oflags: u16, rights: u64, fdflags: u16) -> Result<Way, Errno> {
+    pub(super) fn new(
+        flags: u32,
+        oflags: u16,
+        rights: u64,
+        fdflags: u16,
+    ) -> Result<OpenParameters, Errno> {
         let access = Access {
             read: rights & abi::RIGHT_READ != 0 || rights & abi::RIGHT_WRITE == 0,
             write: rights & abi::RIGHT_WRITE != 0,
@@ -27,7 +32,8 @@ impl Way {
             truncate: oflags & abi::TRUNC != 0,
             sync: fdflags & (abi::SYNC | abi::DSYNC) != 0,
         };
-        let way = Way { access, follow: flags & abi::SYMLINK_FOLLOW != 0, oflags, rights };
+        let way =
+            OpenParameters { access, follow: flags & abi::SYMLINK_FOLLOW != 0, oflags, rights };
         match way.has(abi::CREAT) && way.has(abi::DIRECTORY) {
             true => Err(Errno::Inval),
             false => Ok(way),

@@ -1,6 +1,6 @@
 //! One storelet of a worker: its execution, its guest, and its buffers.
 
-use super::{Output, SAID_MAX, SAID_TIME, give_back};
+use super::{OUTPUT_MAX, OUTPUT_TIME, Output, give_back};
 use crate::budget::Used;
 use crate::crossing::{Begin, DomainId, ToHome};
 use crate::execution::Execution;
@@ -40,9 +40,9 @@ pub(super) struct Domain {
     /// Pending output, waiting for room.
     pub(super) pending: Option<(Stream, Vec<u8>)>,
     /// Output not yet sent to home.
-    said: Vec<(Stream, Vec<u8>)>,
-    pub(super) said_bytes: usize,
-    pub(super) said_since: Option<Instant>,
+    emitted: Vec<(Stream, Vec<u8>)>,
+    pub(super) output_bytes: usize,
+    pub(super) emitted_since: Option<Instant>,
     /// Room for output, granted before there is a guest, bytes.
     room: usize,
     /// Time spent on its behalf before there is a guest, ns.
@@ -69,10 +69,10 @@ impl Domain {
             input_ended,
             hungry: None,
             pending: None,
-            said: Vec::new(),
-            said_bytes: 0,
-            said_since: None,
-            room: SAID_MAX,
+            emitted: Vec::new(),
+            output_bytes: 0,
+            emitted_since: None,
+            room: OUTPUT_MAX,
             owed_ns: 0,
         }
     }
@@ -102,8 +102,8 @@ impl Domain {
         if self.execution.has_ended() {
             return None;
         }
-        let said = self.said_since.map(|since| since + SAID_TIME);
-        [Some(self.until), self.execution.deadline(), said].into_iter().flatten().min()
+        let emitted = self.emitted_since.map(|since| since + OUTPUT_TIME);
+        [Some(self.until), self.execution.deadline(), emitted].into_iter().flatten().min()
     }
 
     /// Charges time that home or the worker spent on its behalf, ns.
@@ -154,7 +154,7 @@ impl Domain {
     /// Accepts pending output, if there is room.
     pub(super) fn take_pending(&mut self, now: Instant) -> bool {
         let Some((stream, bytes)) = self.pending.take() else { return false };
-        let guest = self.guest.as_ref().expect("who says something is there");
+        let guest = self.guest.as_ref().expect("a domain with output has a guest");
         if !guest.spend(bytes.len()) {
             self.pending = Some((stream, bytes));
             return false;
@@ -164,23 +164,23 @@ impl Domain {
     }
 
     /// Buffers output until it is sent.
-    pub(super) fn gather(&mut self, now: Instant, said: Vec<(Stream, Vec<u8>)>) {
-        for (stream, bytes) in said {
-            self.said_bytes += bytes.len();
-            self.said_since.get_or_insert(now);
-            match self.said.last_mut() {
+    pub(super) fn gather(&mut self, now: Instant, emitted: Vec<(Stream, Vec<u8>)>) {
+        for (stream, bytes) in emitted {
+            self.output_bytes += bytes.len();
+            self.emitted_since.get_or_insert(now);
+            match self.emitted.last_mut() {
                 Some((last, gathered)) if *last == stream => gathered.extend_from_slice(&bytes),
-                Some(_) | None => self.said.push((stream, bytes)),
+                Some(_) | None => self.emitted.push((stream, bytes)),
             }
         }
     }
 
     /// Sends the buffered output.
     pub(super) fn say(&mut self, id: DomainId, out: &mut Vec<Output>) {
-        let said = mem::take(&mut self.said);
-        let tell = |(stream, bytes)| Output::Tell(ToHome::Said(id, stream, bytes));
-        out.extend(said.into_iter().map(tell));
-        (self.said_bytes, self.said_since) = (0, None);
+        let emitted = mem::take(&mut self.emitted);
+        let tell = |(stream, bytes)| Output::Tell(ToHome::Emitted(id, stream, bytes));
+        out.extend(emitted.into_iter().map(tell));
+        (self.output_bytes, self.emitted_since) = (0, None);
     }
 
     /// Drops the guest at its present point.

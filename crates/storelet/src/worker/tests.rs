@@ -86,18 +86,18 @@ impl Rig {
         }
     }
 
-    fn told(&self) -> Vec<String> {
-        let told = self.out.iter().filter_map(|output| {
-            let Output::Tell(told) = output else { return None };
-            Some(match told {
-                ToHome::Said(id, _, bytes) => format!("{id} said {}", bytes.len()),
+    fn notified(&self) -> Vec<String> {
+        let notified = self.out.iter().filter_map(|output| {
+            let Output::Tell(notified) = output else { return None };
+            Some(match notified {
+                ToHome::Emitted(id, _, bytes) => format!("{id} said {}", bytes.len()),
                 ToHome::Eaten(id, count) => format!("{id} ate {count}"),
                 ToHome::Ended(id, report) => {
                     format!("{id} {}", report.reason.as_deref().unwrap_or(report.end))
                 }
             })
         });
-        told.collect()
+        notified.collect()
     }
 }
 
@@ -108,7 +108,7 @@ fn weights_are_met_within_two_percent() {
     let mut rig = Rig::new();
     for (number, weight) in [(1, 1), (2, 2), (3, 5)] {
         let lines = format!("weight {weight}\ncpu 1h\ntime 1h");
-        rig.step(Input::Told(ToWorker::Begin(DomainId(number), begin(FOREVER, &lines))));
+        rig.step(Input::Reported(ToWorker::Begin(DomainId(number), begin(FOREVER, &lines))));
     }
     rig.run_until(8_000_000_000);
     let shares = rig.ran.values().map(|ns| *ns as f64 / 8e9).collect::<Vec<f64>>();
@@ -126,7 +126,7 @@ fn all_that_the_thread_does_is_charged_to_whoever_it_was_for() {
     for (number, body) in [(1, yields), (2, FOREVER)] {
         let mut begin = begin(body, "cpu 1h\ntime 1h");
         begin.account.client = number;
-        rig.step(Input::Told(ToWorker::Begin(DomainId(number.into()), begin)));
+        rig.step(Input::Reported(ToWorker::Begin(DomainId(number.into()), begin)));
     }
     // Both are charged for their start.
     let mut spent = rig.worker.charge(rig.now, 1001);
@@ -170,7 +170,7 @@ fn all_that_the_thread_does_is_charged_to_whoever_it_was_for() {
     let share = one as f64 / (one + two) as f64;
     assert!((0.48..0.52).contains(&share), "{share}");
     // Work for an ended storelet appears in no report, neither its own nor another.
-    rig.step(Input::Told(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
+    rig.step(Input::Reported(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
     let before = used_of(&rig, 2).served_ns;
     assert_eq!(rig.worker.charge(rig.now, 700), 0);
     assert_eq!(used_of(&rig, 2).served_ns, before);
@@ -183,7 +183,7 @@ fn a_client_with_many_storelets_has_no_more_turns_than_one_with_one() {
     for number in 1..=10 {
         let mut begin = begin(FOREVER, "cpu 1h\ntime 1h");
         begin.account.client = if number == 10 { 2 } else { 1 };
-        rig.step(Input::Told(ToWorker::Begin(DomainId(number), begin)));
+        rig.step(Input::Reported(ToWorker::Begin(DomainId(number), begin)));
     }
     rig.run_until(4_000_000_000);
     let share = rig.ran[&DomainId(10)] as f64 / 4e9;
@@ -202,14 +202,14 @@ fn requests_that_are_certain_are_made_and_no_more_than_may_be() {
             _other => "",
         };
         let lines = format!("{share_spec}cpu 1h\ntime 1h");
-        rig.step(Input::Told(ToWorker::Begin(DomainId(number), begin(stats, &lines))));
+        rig.step(Input::Reported(ToWorker::Begin(DomainId(number), begin(stats, &lines))));
     }
     let mut made = BTreeMap::new();
     for ms in 1..=4000 {
         rig.run_until(ms * 1_000_000);
-        let asked =
+        let requested =
             |it: &Output| matches!(it, Output::Ask(_, Request { ask: Ask::Stat { .. }, .. }));
-        let Some(place) = rig.out.iter().position(asked) else { continue };
+        let Some(place) = rig.out.iter().position(requested) else { continue };
         let Output::Ask(id, _) = rig.out.remove(place) else { unreachable!("it was found there") };
         *made.entry(id.domain).or_insert(0) += 1;
         rig.step(Input::Answered(id, Ok(Reply::Stat(base::Stat::default())), 0));
@@ -223,19 +223,19 @@ fn requests_that_are_certain_are_made_and_no_more_than_may_be() {
 #[test]
 fn output_is_limited_by_backpressure() {
     let mut rig = Rig::new();
-    let says = "(loop $on (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1)
+    let shows = "(loop $on (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1)
         (i32.const 8))) (br $on))";
-    rig.step(Input::Told(ToWorker::Begin(DomainId(1), begin(says, "cpu 1h"))));
+    rig.step(Input::Reported(ToWorker::Begin(DomainId(1), begin(shows, "cpu 1h"))));
     rig.run_until(1_000_000_000);
-    let said = |rig: &Rig| -> usize {
-        let told = rig.told();
-        told.iter().filter_map(|it| it.strip_prefix("1 said ")?.parse::<usize>().ok()).sum()
+    let emitted = |rig: &Rig| -> usize {
+        let notified = rig.notified();
+        notified.iter().filter_map(|it| it.strip_prefix("1 said ")?.parse::<usize>().ok()).sum()
     };
-    assert!(said(&rig) <= SAID_MAX && said(&rig) > SAID_MAX - 5, "{}", said(&rig));
+    assert!(emitted(&rig) <= OUTPUT_MAX && emitted(&rig) > OUTPUT_MAX - 5, "{}", emitted(&rig));
     assert_eq!(rig.worker.states(), ["waiting for its reader"]);
-    rig.step(Input::Told(ToWorker::Taken(DomainId(1), 1000)));
+    rig.step(Input::Reported(ToWorker::Taken(DomainId(1), 1000)));
     rig.run_until(2_000_000_000);
-    assert!(said(&rig) > SAID_MAX + 990, "{}", said(&rig));
+    assert!(emitted(&rig) > OUTPUT_MAX + 990, "{}", emitted(&rig));
 }
 
 /// A request that hangs delays neither the end of its storelet nor the worker.
@@ -243,11 +243,11 @@ fn output_is_limited_by_backpressure() {
 fn a_request_that_hangs_is_left_behind() {
     let mut rig = Rig::new();
     let stats = "(drop (call $stat (i32.const 3) (i32.const 64)))";
-    rig.step(Input::Told(ToWorker::Begin(DomainId(1), begin(stats, "time 1s"))));
+    rig.step(Input::Reported(ToWorker::Begin(DomainId(1), begin(stats, "time 1s"))));
     rig.run_until(500_000_000);
     assert!(matches!(rig.out.last(), Some(Output::Ask(_, Request { ask: Ask::Stat { .. }, .. }))));
     rig.run_until(3_000_000_000);
-    assert_eq!(rig.told(), ["1 its time is over"]);
+    assert_eq!(rig.notified(), ["1 its time is over"]);
     assert_eq!((rig.worker.states(), rig.worker.deadline()), (vec!["leaving"], None));
     rig.step(Input::Answered(
         AskId { domain: DomainId(1), prefetch: false },
@@ -262,8 +262,8 @@ fn a_request_that_hangs_is_left_behind() {
 #[test]
 fn the_ceiling_is_kept() {
     let mut rig = Rig::new();
-    rig.step(Input::Told(ToWorker::Ceiling(250_000_000)));
-    rig.step(Input::Told(ToWorker::Begin(DomainId(1), begin(FOREVER, "cpu 1h"))));
+    rig.step(Input::Reported(ToWorker::Ceiling(250_000_000)));
+    rig.step(Input::Reported(ToWorker::Begin(DomainId(1), begin(FOREVER, "cpu 1h"))));
     rig.run_until(4_000_000_000);
     let share = rig.ran[&DomainId(1)] as f64 / 4e9;
     assert!((0.245..0.255).contains(&share), "{share}");
@@ -272,11 +272,11 @@ fn the_ceiling_is_kept() {
 /// Late messages for a storelet that has ended and remains only for its prefetch.
 #[test]
 fn nothing_reaches_one_that_has_ended_and_waits_for_what_it_asked_ahead() {
-    let says = "(loop $on (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1)
+    let shows = "(loop $on (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1)
         (i32.const 8))) (br $on))";
-    for (body, state) in [(says, "waiting for its reader"), (FOREVER, "ready")] {
+    for (body, state) in [(shows, "waiting for its reader"), (FOREVER, "ready")] {
         let mut rig = Rig::new();
-        rig.step(Input::Told(ToWorker::Begin(DomainId(1), begin(body, "cpu 1h\ninput"))));
+        rig.step(Input::Reported(ToWorker::Begin(DomainId(1), begin(body, "cpu 1h\ninput"))));
         rig.run_until(1_000_000_000);
         assert_eq!(rig.worker.states(), [state]);
         let ask = Ask::ListAll { from: NodeId(9), paths: vec![Vec::new()], bytes_max: 1 };
@@ -285,15 +285,15 @@ fn nothing_reaches_one_that_has_ended_and_waits_for_what_it_asked_ahead() {
         rig.worker.settle(rig.now, DomainId(1));
         rig.step(Input::Tick);
         let id = AskId { domain: DomainId(1), prefetch: true };
-        assert!(matches!(rig.out.last(), Some(Output::Ask(asked, _)) if *asked == id));
-        rig.step(Input::Told(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
+        assert!(matches!(rig.out.last(), Some(Output::Ask(requested, _)) if *requested == id));
+        rig.step(Input::Reported(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
         let cancelled = rig.out.iter().position(|it| matches!(it, Output::Cancel(it) if *it == id));
         let ended = |it: &Output| matches!(it, Output::Tell(ToHome::Ended(..)));
         let ended = rig.out.iter().position(ended).expect("it is told");
         assert!(cancelled.expect("it is not wanted") < ended, "nobody bears it");
-        rig.step(Input::Told(ToWorker::Taken(DomainId(1), 1000)));
-        rig.step(Input::Told(ToWorker::Input(DomainId(1), b"late".to_vec())));
-        rig.step(Input::Told(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
+        rig.step(Input::Reported(ToWorker::Taken(DomainId(1), 1000)));
+        rig.step(Input::Reported(ToWorker::Input(DomainId(1), b"late".to_vec())));
+        rig.step(Input::Reported(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
         rig.step(Input::Tick);
         assert!(!rig.worker.is_idle());
         rig.step(Input::Answered(id, Ok(Reply::Listings(Vec::new(), 0)), 0));
@@ -306,11 +306,11 @@ fn nothing_reaches_one_that_has_ended_and_waits_for_what_it_asked_ahead() {
 fn more_storelets_may_begin_than_requests_are_made_at_once() {
     let mut rig = Rig::new();
     for number in 1..=40 {
-        let told = ToWorker::Begin(DomainId(number), begin(FOREVER, "time 1s"));
+        let notified = ToWorker::Begin(DomainId(number), begin(FOREVER, "time 1s"));
         // No request is answered.
-        rig.worker.step(rig.now, Input::Told(told), &mut rig.out);
+        rig.worker.step(rig.now, Input::Reported(notified), &mut rig.out);
         rig.worker.check();
     }
-    let asked = rig.out.iter().filter(|it| matches!(it, Output::Ask(..))).count();
-    assert_eq!(asked, 40);
+    let requested = rig.out.iter().filter(|it| matches!(it, Output::Ask(..))).count();
+    assert_eq!(requested, 40);
 }

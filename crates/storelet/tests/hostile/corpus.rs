@@ -95,14 +95,14 @@ impl Case {
 
 impl End {
     /// Returns whether this is the required outcome, given the output.
-    pub(crate) fn is(&self, must: &str, said: &str) -> bool {
+    pub(crate) fn is(&self, must: &str, printed: &str) -> bool {
         let (word, rest) = must.split_once(' ').unwrap_or((must, ""));
         match (word, self) {
             ("refused", End::Refused) => true,
             ("killed", End::Killed(budget)) => budget == rest,
             ("trap", End::Trap(why)) => why.contains(rest),
             ("exit", End::Exit(code)) => code.to_string() == rest,
-            ("output", End::Exit(0)) => said == rest,
+            ("output", End::Exit(0)) => printed == rest,
             (_, End::Refused | End::Killed(_) | End::Trap(_) | End::Exit(_)) => false,
         }
     }

@@ -115,7 +115,7 @@ pub(crate) fn run_with(
         got = match pause {
             Pause::Wants(Want::File(ask)) => Some(Got::File(answer(ram, ask))),
             Pause::Wants(Want::Prefetch) => {
-                guest.arrive(coming.take().expect("it was asked"));
+                guest.arrive(coming.take().expect("it was requested"));
                 Some(Got::Done)
             }
             Pause::Wants(want) => Some(world.give(want)),

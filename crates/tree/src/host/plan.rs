@@ -46,7 +46,7 @@ impl Host {
                 Plan::Answer(Err(Error::Unsupported))
             }
             ask @ (Ask::Lock { .. } | Ask::GetLock { .. }) => self.lock(request_id, ask),
-            ask => self.plan_path(request_id.asker(), id, caller, ask),
+            ask => self.plan_path(request_id.requester(), id, caller, ask),
         }
     }
 
@@ -98,7 +98,7 @@ impl Host {
         }
     }
 
-    fn plan_path(&self, asker: u32, id: OpId, caller: Caller, ask: Ask) -> Plan {
+    fn plan_path(&self, requester: u32, id: OpId, caller: Caller, ask: Ask) -> Plan {
         let pins = ask.ids();
         let awaits = match ask {
             Ask::Walk { .. } | Ask::Resolve { .. } => Awaits::Walk,
@@ -138,7 +138,7 @@ impl Host {
         let within = Some(self.root_file());
         // A handle was given to a client that reached the file; who opens it is checked later.
         let caller = if let Ask::Resolve { .. } = ask { Caller::Server } else { caller };
-        let op = Op::Path { id, caller, asker, within, op: self.path_op(ask) };
+        let op = Op::Path { id, caller, requester, within, op: self.path_op(ask) };
         Plan::Run { pins, awaits, op }
     }
 

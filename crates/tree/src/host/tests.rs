@@ -148,13 +148,13 @@ fn many_requests_under_way_are_cancelled_one_by_one() {
         host.step(Instant(0), Input::Ask(RequestId(id), request), &mut out);
     }
     let id = |output| if let Output::Do(Op::Path { id, .. }) = output { Some(id) } else { None };
-    let asked: Vec<OpId> = out.drain(..).filter_map(id).collect();
-    for (id, op) in asked.iter().enumerate().rev() {
+    let requested: Vec<OpId> = out.drain(..).filter_map(id).collect();
+    for (id, op) in requested.iter().enumerate().rev() {
         host.step(Instant(0), Input::Cancel(RequestId(id as u64)), &mut out);
-        let cancelled = out.pop().expect("it is under way");
+        let cancelled = out.pop().expect("it is in flight");
         assert!(matches!(cancelled, Output::Do(Op::Cancel { id }) if id == *op), "{cancelled:?}");
     }
-    assert!(out.is_empty() && asked.len() == MANY as usize);
+    assert!(out.is_empty() && requested.len() == MANY as usize);
     host.check();
 }
 

@@ -99,7 +99,7 @@ impl Connection {
         self.blame.take()
     }
 
-    /// Asserts all invariants; `has_socket` tells whether there is one.
+    /// Asserts all invariants; `has_socket`: whether there is one.
     pub(super) fn check(&self, has_socket: bool) {
         assert!(has_socket || self.is_idle(), "no operation is in flight without a socket");
         assert!(self.blame.is_none(), "a protocol error ends the connection");

@@ -231,7 +231,7 @@ impl Inodes {
     /// Counts the end of a request or recovery of a user.
     pub(super) fn done(&mut self, user: u32) {
         let busy = self.busy.get_mut(&user).expect("it was begun");
-        assert!(*busy > 0, "what is under way for a user is counted");
+        assert!(*busy > 0, "requests of a user in flight are counted");
         *busy -= 1;
         if *busy == 0 {
             self.busy.remove(&user);
@@ -327,11 +327,11 @@ impl Inodes {
         }
         for (number, inode) in &self.slab {
             let below = children.get(&number).copied().unwrap_or(0);
-            assert_eq!(inode.children, below, "what is below {number} is counted");
+            assert_eq!(inode.children, below, "entries below {number} are counted");
         }
         for (key, inode) in &self.index {
             assert_eq!(self.slab[*inode].at.as_ref(), Some(key), "a place is where it is found");
         }
-        assert!(self.busy.values().all(|busy| *busy > 0), "who is idle is not listed");
+        assert!(self.busy.values().all(|busy| *busy > 0), "idle users are not listed");
     }
 }

@@ -391,7 +391,10 @@ impl Automaton for Link {
     }
 
     fn check(&self) {
-        assert!(!self.is_up() || (self.met && self.failures == 0), "who is up has met: {self:?}");
+        assert!(
+            !self.is_up() || (self.met && self.failures == 0),
+            "a connected link has negotiated: {self:?}"
+        );
         let offers = matches!(self.state, State::Version { .. });
         assert!(offers || !matches!(self.state, State::Attaching { .. }) || self.met, "{self:?}");
     }

@@ -32,7 +32,7 @@ pub(super) enum Party {
     /// Recovery of fids.
     Recovery,
     /// Pending requests of a caller, by its number.
-    Asker(u32),
+    Requester(u32),
 }
 
 /// A whole message without its tag, and data to be sent directly behind it.

@@ -19,34 +19,34 @@ pub const QUIET: Duration = Duration::from_secs(60);
 
 /// A state of the connection, for the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
+pub enum LinkState {
     /// Connected, with this dialect and message size, bytes.
     Up(Dialect, u32),
     /// Not connected, for this reason.
     Down(&'static str),
 }
 
-impl News {
+impl LinkState {
     /// Returns whether there is a connection.
     pub fn is_up(self) -> bool {
-        matches!(self, News::Up(..))
+        matches!(self, LinkState::Up(..))
     }
 
     /// Returns the key of events that count as the same, whatever was negotiated.
     fn topic(self) -> Option<&'static str> {
         match self {
-            News::Up(..) => None,
-            News::Down(why) => Some(why),
+            LinkState::Up(..) => None,
+            LinkState::Down(why) => Some(why),
         }
     }
 }
 
-impl fmt::Display for News {
+impl fmt::Display for LinkState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            News::Up(Dialect::Linux, msize) => write!(f, "connected, 9P2000.L, {msize} bytes"),
-            News::Up(Dialect::Plan9, msize) => write!(f, "connected, 9P2000, {msize} bytes"),
-            News::Down(why) => write!(f, "not connected: {why}"),
+            LinkState::Up(Dialect::Linux, msize) => write!(f, "connected, 9P2000.L, {msize} bytes"),
+            LinkState::Up(Dialect::Plan9, msize) => write!(f, "connected, 9P2000, {msize} bytes"),
+            LinkState::Down(why) => write!(f, "not connected: {why}"),
         }
     }
 }
@@ -57,16 +57,16 @@ const QUEUED_MAX: usize = 16;
 /// The current and the reported states, and events to be taken.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Newsfeed {
-    is: Option<News>,
-    last: Option<News>,
+    is: Option<LinkState>,
+    last: Option<LinkState>,
     /// Time of the last report of each topic. Bounded by the number of reasons.
-    said: BTreeMap<Option<&'static str>, Instant>,
-    queue: VecDeque<News>,
+    last_reported: BTreeMap<Option<&'static str>, Instant>,
+    queue: VecDeque<LinkState>,
 }
 
 impl Newsfeed {
     /// Records a new state.
-    pub(super) fn note(&mut self, news: News) {
+    pub(super) fn note(&mut self, news: LinkState) {
         self.is = Some(news);
     }
 
@@ -75,7 +75,7 @@ impl Newsfeed {
         let Some(news) = self.is.filter(|_| self.deadline().is_some_and(|at| now >= at)) else {
             return;
         };
-        self.said.insert(news.topic(), now);
+        self.last_reported.insert(news.topic(), now);
         self.last = Some(news);
         if self.queue.len() == QUEUED_MAX {
             self.queue.pop_front();
@@ -84,7 +84,7 @@ impl Newsfeed {
     }
 
     /// Takes the next queued event.
-    pub(super) fn next(&mut self) -> Option<News> {
+    pub(super) fn next(&mut self) -> Option<LinkState> {
         self.queue.pop_front()
     }
 
@@ -94,6 +94,6 @@ impl Newsfeed {
         if news.is_up() && self.last.is_some_and(|last| !last.is_up()) {
             return Some(Instant(0));
         }
-        Some(self.said.get(&news.topic()).map_or(Instant(0), |at| *at + QUIET))
+        Some(self.last_reported.get(&news.topic()).map_or(Instant(0), |at| *at + QUIET))
     }
 }

@@ -156,7 +156,7 @@ impl Remote {
             Ask::SetStat { set, .. } => set.size.is_some(),
             _other => false,
         };
-        let client = it.request.asker();
+        let client = it.request.requester();
         let inodes = self.changed_inodes(&it.ask);
         let begin = |inode: usize| {
             self.inodes.pin(inode);
@@ -329,7 +329,7 @@ impl Remote {
             let truncates = matches!(&it.ask, Ask::Open { access, .. } if access.truncate);
             it.changed |= changes(message.code()) || truncates;
             it.outstanding += 1;
-            let party = Party::Asker(it.request.asker());
+            let party = Party::Requester(it.request.requester());
             self.calls.begin(party, Owner::Pending(slot, part), message);
         }
     }
@@ -372,7 +372,7 @@ impl Remote {
             self.pending[slot].cancelled = true;
             let unsent = self.calls.flush(slot);
             let it = &mut self.pending[slot];
-            assert!(unsent <= it.outstanding, "what stands in line is not answered yet");
+            assert!(unsent <= it.outstanding, "queued requests have no reply yet");
             it.outstanding -= unsent;
         }
         if self.pending[slot].outstanding == 0 {

@@ -89,7 +89,7 @@ impl Remote {
             Target::BoundFid(..) if names.is_empty() => self.end_recovery(target, Ok(()), out),
             Target::BoundFid(..) => {
                 self.inodes.pin(at);
-                self.recoveries.get_mut(&target).expect("it is under way").base = Some(at);
+                self.recoveries.get_mut(&target).expect("it is in progress").base = Some(at);
                 self.walk_recovery(target, base, None, names);
             }
             Target::Open(_) if !names.is_empty() => {
@@ -110,7 +110,7 @@ impl Remote {
     }
 
     fn walk_recovery(&mut self, target: Target, base: u32, fid: Option<u32>, mut names: Vec<Name>) {
-        assert!(!names.is_empty(), "who is there need not walk");
+        assert!(!names.is_empty(), "there is no walk of no names");
         let (bound, fid) = (fid.is_some(), fid.unwrap_or_else(|| self.calls.new_fid()));
         let rest = names.split_off(names.len().min(WALK_MAX));
         let cursor = WalkCursor { fid, sent: names.len(), bound, rest };
@@ -119,7 +119,7 @@ impl Remote {
 
     fn send_recovery(&mut self, target: Target, step: Step, message: &Tmessage<'_>) {
         let message = Message::new(message);
-        self.recoveries.get_mut(&target).expect("it is under way").step = step;
+        self.recoveries.get_mut(&target).expect("it is in progress").step = step;
         self.calls.begin(Party::Recovery, Owner::Recovery(target), message);
     }
 
@@ -193,7 +193,7 @@ impl Remote {
     }
 
     fn end_recovery(&mut self, target: Target, result: Result<(), Error>, out: &mut Vec<Output>) {
-        let recovery = self.recoveries.remove(&target).expect("it is under way");
+        let recovery = self.recoveries.remove(&target).expect("it is in progress");
         let result = result.map_err(|error| match error {
             // The file existed under this name before.
             Error::NotFound | Error::NotDirectory
@@ -247,7 +247,7 @@ impl Remote {
                 Target::BoundFid(inode, _) => *inode,
                 Target::Open(open) => self.opens[*open].inode,
             };
-            assert!(self.inodes.users(inode) > 0, "what is sought is pinned");
+            assert!(self.inodes.users(inode) > 0, "a node of a walk is pinned");
             assert!(recovery.base.is_none_or(|base| self.inodes.users(base) > 0), "so is its base");
             for waiter in &recovery.waiters {
                 if let Waiter::Recovery(other) = waiter {
@@ -257,7 +257,7 @@ impl Remote {
             }
         }
         let busy = self.pending.len() + self.recoveries.len();
-        assert_eq!(self.inodes.busy(), busy, "what is under way for users is counted");
+        assert_eq!(self.inodes.busy(), busy, "requests of users in progress are counted");
     }
 
     /// Drops all recoveries after the loss of the connection.

@@ -136,7 +136,7 @@ pub(super) fn last(message: &Tmessage<'_>) -> Outcome {
 /// The pieces of a read.
 #[derive(Clone, Debug)]
 pub(super) struct Gather {
-    pub(super) asked: Vec<u32>,
+    pub(super) requested: Vec<u32>,
     pub(super) got: Vec<Option<Result<Buf, Error>>>,
     pub(super) headroom: u32,
     pub(super) iounit: u32,
@@ -145,11 +145,11 @@ pub(super) struct Gather {
 impl Gather {
     /// Returns all pieces up to the first short one; an error if a piece failed or was flushed.
     pub(super) fn join(self) -> Result<Buf, Error> {
-        assert_eq!(self.asked.len(), self.got.len(), "each piece has its place");
+        assert_eq!(self.requested.len(), self.got.len(), "each piece has its place");
         let mut whole = Buf::with_room(self.headroom as usize, 0);
-        for (index, (asked, got)) in self.asked.into_iter().zip(self.got).enumerate() {
+        for (index, (requested, got)) in self.requested.into_iter().zip(self.got).enumerate() {
             let piece = got.ok_or(Error::Cancelled)??;
-            let is_short = piece.len() < asked as usize;
+            let is_short = piece.len() < requested as usize;
             if index == 0 {
                 whole = piece;
             } else {

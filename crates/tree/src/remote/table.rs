@@ -52,7 +52,7 @@ impl PendingTable {
         let request = slot.request;
         let number = self.slab.insert(slot);
         let before = self.of.insert(request, number);
-        assert!(before.is_none(), "{request:?} is under way already");
+        assert!(before.is_none(), "{request:?} is in flight already");
         self.enter(number);
         number
     }

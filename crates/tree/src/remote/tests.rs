@@ -137,8 +137,8 @@ impl Lab {
         }
     }
 
-    fn last_news(&mut self) -> Option<News> {
-        std::iter::from_fn(|| self.remote.next_news()).last()
+    fn last_news(&mut self) -> Option<LinkState> {
+        std::iter::from_fn(|| self.remote.next_link_state()).last()
     }
 
     /// Replies to the oldest message.
@@ -494,7 +494,7 @@ fn messages_that_are_no_answers_end_the_connection() {
         let mut lab = Lab::up(b"9P2000.L");
         lab.receive(bytes);
         assert!(lab.text.contains("Hangup"), "{}", lab.text);
-        assert!(matches!(lab.last_news(), Some(News::Down(_))));
+        assert!(matches!(lab.last_news(), Some(LinkState::Down(_))));
     }
 }
 
@@ -541,7 +541,7 @@ fn bytes_after_the_end_of_a_connection_are_ignored() {
 
 /// A missing user number never becomes the superuser.
 #[test]
-fn the_server_itself_is_nobody_unless_it_is_told_who_it_is() {
+fn the_server_itself_is_nobody_without_a_user() {
     for (config, uid) in [
         (Config::default(), NO_UID),
         (Config { server_uid: 1000, ..Config::default() }, 1000),

@@ -29,15 +29,15 @@ impl Remote {
     ) -> Next {
         let most = self.piece_max(iounit);
         let starts = (0..count.max(1)).step_by(most as usize);
-        let asked: Vec<u32> = starts.map(|start| most.min(count - start)).collect();
+        let requested: Vec<u32> = starts.map(|start| most.min(count - start)).collect();
         let mut at = offset;
         let mut messages = Vec::new();
-        for count in &asked {
+        for count in &requested {
             messages.push(Message::new(&Tmessage::Read { fid, offset: at, count: *count }));
             at = at.saturating_add((*count).into());
         }
-        let got = asked.iter().map(|_| None).collect();
-        Next::Send(Step::Reading(Gather { asked, got, headroom, iounit }), messages)
+        let got = requested.iter().map(|_| None).collect();
+        Next::Send(Step::Reading(Gather { requested, got, headroom, iounit }), messages)
     }
 
     pub(super) fn start_transfer(&mut self, slot: usize) -> Outcome {
@@ -83,7 +83,7 @@ impl Remote {
     /// # Errors
     /// `Disconnected`, once, if writes may have been lost with a connection.
     pub(super) fn sync(&mut self, slot: usize, message: &Tmessage<'_>) -> Outcome {
-        let client = self.pending[slot].request.asker();
+        let client = self.pending[slot].request.requester();
         let Ask::Sync { open, data_only } = self.pending[slot].ask else {
             unreachable!("the caller has seen it")
         };
@@ -119,7 +119,7 @@ impl Remote {
         let part = part as usize;
         assert!(gather.got[part].is_none(), "a piece is answered once");
         let piece = match answer {
-            Ok(Rmessage::Read { data }) if data.0.len() > gather.asked[part] as usize => {
+            Ok(Rmessage::Read { data }) if data.0.len() > gather.requested[part] as usize => {
                 self.connection.blame("more data than requested");
                 Err(Error::Io)
             }

@@ -3,7 +3,7 @@
 use super::inodes::ROOT;
 use super::link;
 use super::message::{Owner, Target};
-use super::news::News;
+use super::news::LinkState;
 use super::recovery::Waiter;
 use super::{MSIZE_MIN, Remote, words};
 use crate::request::{NodeId, Output};
@@ -20,9 +20,9 @@ const SEND: usize = 2;
 impl Remote {
     /// Steps the link and performs its outputs.
     pub(super) fn notify_link(&mut self, input: link::Input, out: &mut Vec<Output>) {
-        let mut asked = Vec::new();
-        self.link.step(self.now, input, &mut asked);
-        for output in asked {
+        let mut requested = Vec::new();
+        self.link.step(self.now, input, &mut requested);
+        for output in requested {
             self.perform(output, out);
         }
         self.rest(out);
@@ -48,7 +48,7 @@ impl Remote {
                 self.server.connected();
                 self.outage.up();
                 let session = self.calls.session();
-                self.notify_news(News::Up(session.dialect(), session.msize()));
+                self.notify_link_state(LinkState::Up(session.dialect(), session.msize()));
                 self.resume_queued(out);
             }
             link::Output::Lost(why) => self.lost(why, out),
@@ -81,7 +81,7 @@ impl Remote {
     /// Handles the loss of the connection for everything in flight on it.
     fn lost(&mut self, why: &'static str, out: &mut Vec<Output>) {
         self.outage.lost(self.now);
-        self.notify_news(News::Down(why));
+        self.notify_link_state(LinkState::Down(why));
         self.inodes.lose_fids();
         self.calls.close();
         self.connection.lose();

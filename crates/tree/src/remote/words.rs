@@ -125,8 +125,9 @@ const SENTENCES: [(&str, Error); 70] = [
 pub(super) fn error_of_sentence(sentence: &[u8]) -> Error {
     let text = String::from_utf8_lossy(sentence).to_lowercase();
     let own = Error::ALL.into_iter().find(|error| error.text() == text);
-    let told = || SENTENCES.iter().find(|(part, _)| text.contains(part)).map(|(_, error)| *error);
-    own.or_else(told).unwrap_or(Error::Io)
+    let reported =
+        || SENTENCES.iter().find(|(part, _)| text.contains(part)).map(|(_, error)| *error);
+    own.or_else(reported).unwrap_or(Error::Io)
 }
 
 /// Returns the kind of file of a qid.

@@ -33,7 +33,7 @@ pub(super) struct Writes {
     /// Clients with writes that may not be durable.
     makers: BTreeSet<u32>,
     /// Clients whose writes were lost, and that were not told.
-    untold: BTreeSet<u32>,
+    unreported: BTreeSet<u32>,
 }
 
 /// Maximum number of clients that are remembered.
@@ -46,8 +46,8 @@ impl Writes {
             let makers = mem::take(&mut self.makers);
             if self.durable < self.next {
                 self.losses += 1;
-                let room = CLIENTS_MAX.saturating_sub(self.untold.len());
-                self.untold.extend(makers.into_iter().take(room));
+                let room = CLIENTS_MAX.saturating_sub(self.unreported.len());
+                self.unreported.extend(makers.into_iter().take(room));
             }
             self.durable = self.next;
             self.others = None;
@@ -105,7 +105,7 @@ impl Writes {
     }
 
     /// Returns the losses that do not concern a file opened now: it gets a report of those that
-    /// nobody has been told of.
+    /// were not reported to anyone.
     pub(super) fn seen_by_new(&self) -> u64 {
         self.reported
     }
@@ -113,12 +113,12 @@ impl Writes {
     /// Returns whether there is a loss not reported to an open file of a client, or to the client,
     /// and marks all as reported.
     pub(super) fn report(&mut self, seen: &mut u64, client: u32) -> bool {
-        let is_untold = self.untold.remove(&client);
+        let is_unreported = self.unreported.remove(&client);
         let is_unseen = mem::replace(seen, self.losses) != self.losses;
         if is_unseen {
             self.reported = self.losses;
         }
-        is_unseen || is_untold
+        is_unseen || is_unreported
     }
 }
 

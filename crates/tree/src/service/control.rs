@@ -94,7 +94,7 @@ impl Control {
     /// Asserts all invariants.
     pub(super) fn check(&self) {
         assert!(self.tail.len() <= LINE_MAX, "a line is limited");
-        assert!(!self.tail.contains(&b'\n'), "what is whole was taken");
+        assert!(!self.tail.contains(&b'\n'), "whole messages were taken");
     }
 
     /// Returns the error message of the last text; empty if there was none.

@@ -31,7 +31,7 @@ impl Stream {
 
     /// Returns the stream whose requests have this number.
     fn numbered(number: u64) -> Stream {
-        match RequestId(number).asker() {
+        match RequestId(number).requester() {
             0 => Stream::Watch(number as usize),
             caller => Stream::Subtree(caller as usize - 1),
         }

@@ -120,20 +120,20 @@ fn refused(error: Error) -> Result<(), Refusal> {
 }
 
 /// An open control file.
-struct Desk {
+struct Harness {
     service: Service,
     open: OpenId,
     /// Number of requests.
-    asked: u64,
+    requested: u64,
     out: Vec<Output>,
 }
 
-impl Desk {
-    fn new() -> Desk {
+impl Harness {
+    fn new() -> Harness {
         let mut service = Service::new(1, Time::from_secs(1), 7, Vec::new(), TOP);
         let opened = open_to_write(&mut service, as_user(7), "names");
         let Ok(Reply::Opened(open, _)) = opened else { panic!("{opened:?}") };
-        Desk { service, open, asked: 0, out: Vec::new() }
+        Harness { service, open, requested: 0, out: Vec::new() }
     }
 
     fn step(&mut self, input: Input) {
@@ -142,9 +142,9 @@ impl Desk {
     }
 
     fn ask(&mut self, ask: Ask) {
-        self.asked += 1;
+        self.requested += 1;
         let request = Request { caller: as_user(7), ask };
-        self.step(Input::Ask(RequestId(self.asked), request));
+        self.step(Input::Ask(RequestId(self.requested), request));
     }
 
     fn write(&mut self, offset: u64, text: &str) {
@@ -167,13 +167,13 @@ impl Desk {
     }
 
     /// Returns and clears the outputs so far, as text.
-    fn said(&mut self) -> String {
-        let words: Vec<String> = self.out.drain(..).map(|output| said(&output)).collect();
+    fn outputs(&mut self) -> String {
+        let words: Vec<String> = self.out.drain(..).map(|output| outputs(&output)).collect();
         words.join(", ")
     }
 }
 
-fn said(output: &Output) -> String {
+fn outputs(output: &Output) -> String {
     match output {
         Output::Command { ticket, line, text } => {
             format!("{ticket} from line {line}: {:?}", String::from_utf8_lossy(text))
@@ -188,105 +188,108 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn a_text_is_the_same_however_it_is_cut() {
-    let mut desk = Desk::new();
-    desk.write(0, "bind /a /b\nunmount /fa");
-    assert_eq!(desk.said(), r#"0 from line 1: "bind /a /b\n""#);
-    desk.done(0);
-    assert_eq!(desk.said(), "1 wrote 22");
-    desk.write(22, "r");
-    assert_eq!(desk.said(), "2 wrote 1");
-    desk.write(23, "ther\nunmount /c\nunm");
-    assert_eq!(desk.said(), r#"0 from line 2: "unmount /farther\nunmount /c\n""#);
-    desk.done(0);
-    desk.write(42, "ount /d");
-    assert_eq!(desk.said(), "3 wrote 19, 4 wrote 7");
-    desk.ask(Ask::Sync { open: desk.open, data_only: false });
-    assert_eq!(desk.said(), r#"0 from line 4: "unmount /d""#);
-    desk.done(0);
-    assert_eq!(desk.said(), "5 done");
-    desk.write(49, "unmount /e");
-    desk.step(Input::Close(desk.open));
-    assert_eq!(desk.said(), r#"6 wrote 10, 0 from line 4: "unmount /e""#);
-    assert_eq!(desk.service.opens(), 1);
-    desk.failed(0, Error::NotFound);
-    assert_eq!((desk.said().as_str(), desk.service.opens()), ("", 0));
+    let mut harness = Harness::new();
+    harness.write(0, "bind /a /b\nunmount /fa");
+    assert_eq!(harness.outputs(), r#"0 from line 1: "bind /a /b\n""#);
+    harness.done(0);
+    assert_eq!(harness.outputs(), "1 wrote 22");
+    harness.write(22, "r");
+    assert_eq!(harness.outputs(), "2 wrote 1");
+    harness.write(23, "ther\nunmount /c\nunm");
+    assert_eq!(harness.outputs(), r#"0 from line 2: "unmount /farther\nunmount /c\n""#);
+    harness.done(0);
+    harness.write(42, "ount /d");
+    assert_eq!(harness.outputs(), "3 wrote 19, 4 wrote 7");
+    harness.ask(Ask::Sync { open: harness.open, data_only: false });
+    assert_eq!(harness.outputs(), r#"0 from line 4: "unmount /d""#);
+    harness.done(0);
+    assert_eq!(harness.outputs(), "5 done");
+    harness.write(49, "unmount /e");
+    harness.step(Input::Close(harness.open));
+    assert_eq!(harness.outputs(), r#"6 wrote 10, 0 from line 4: "unmount /e""#);
+    assert_eq!(harness.service.opens(), 1);
+    harness.failed(0, Error::NotFound);
+    assert_eq!((harness.outputs().as_str(), harness.service.opens()), ("", 0));
 }
 
 #[test]
 fn half_a_line_of_who_is_gone_is_no_line() {
-    let mut desk = Desk::new();
-    desk.write(0, "bind /a /b\nunmount /far");
-    desk.step(Input::Abandon(desk.open));
-    assert_eq!(desk.said(), r#"0 from line 1: "bind /a /b\n""#);
-    desk.done(0);
-    assert_eq!((desk.said().as_str(), desk.service.opens()), ("1 wrote 23", 0));
+    let mut harness = Harness::new();
+    harness.write(0, "bind /a /b\nunmount /far");
+    harness.step(Input::Abandon(harness.open));
+    assert_eq!(harness.outputs(), r#"0 from line 1: "bind /a /b\n""#);
+    harness.done(0);
+    assert_eq!((harness.outputs().as_str(), harness.service.opens()), ("1 wrote 23", 0));
 }
 
 #[test]
 fn a_write_at_offset_zero_begins_a_line() {
-    let mut desk = Desk::new();
-    desk.write(0, "unmount /a");
-    desk.write(0, "unmount /b\n");
-    assert_eq!(desk.said(), r#"1 wrote 10, 0 from line 1: "unmount /a\nunmount /b\n""#);
+    let mut harness = Harness::new();
+    harness.write(0, "unmount /a");
+    harness.write(0, "unmount /b\n");
+    assert_eq!(harness.outputs(), r#"1 wrote 10, 0 from line 1: "unmount /a\nunmount /b\n""#);
 }
 
 #[test]
 fn a_failed_command_drops_the_lines_behind_it() {
-    let mut desk = Desk::new();
-    desk.write(0, "bind /a /b\n");
-    desk.write(11, "bind /c /d\nbi");
-    assert_eq!(desk.said(), r#"0 from line 1: "bind /a /b\n", 1 from line 2: "bind /c /d\n""#);
-    desk.failed(0, Error::NotFound);
-    assert_eq!(desk.said(), "cancel 1, 1 failed: file does not exist");
-    desk.failed(1, Error::Cancelled);
-    desk.write(24, "nd /e /f\n");
-    assert_eq!(desk.said(), "2 failed: interrupted, 3 failed: interrupted");
-    assert_eq!(desk.read(), "line 1: file does not exist\n");
+    let mut harness = Harness::new();
+    harness.write(0, "bind /a /b\n");
+    harness.write(11, "bind /c /d\nbi");
+    assert_eq!(
+        harness.outputs(),
+        r#"0 from line 1: "bind /a /b\n", 1 from line 2: "bind /c /d\n""#
+    );
+    harness.failed(0, Error::NotFound);
+    assert_eq!(harness.outputs(), "cancel 1, 1 failed: file does not exist");
+    harness.failed(1, Error::Cancelled);
+    harness.write(24, "nd /e /f\n");
+    assert_eq!(harness.outputs(), "2 failed: interrupted, 3 failed: interrupted");
+    assert_eq!(harness.read(), "line 1: file does not exist\n");
     // A retry starts at the failed write, or at the beginning.
     for offset in [11, 0] {
-        let mut desk = Desk::new();
-        desk.write(0, "#\n");
-        desk.done(0);
-        desk.write(11, "bind /a /b\n");
-        desk.failed(0, Error::NotFound);
-        desk.said();
-        desk.write(offset, "bind /c /d\n");
+        let mut harness = Harness::new();
+        harness.write(0, "#\n");
+        harness.done(0);
+        harness.write(11, "bind /a /b\n");
+        harness.failed(0, Error::NotFound);
+        harness.outputs();
+        harness.write(offset, "bind /c /d\n");
         let line = if offset == 0 { 1 } else { 3 };
-        assert_eq!(desk.said(), format!("0 from line {line}: \"bind /c /d\\n\""));
-        desk.done(0);
-        assert_eq!(desk.read(), "");
+        assert_eq!(harness.outputs(), format!("0 from line {line}: \"bind /c /d\\n\""));
+        harness.done(0);
+        assert_eq!(harness.read(), "");
     }
 }
 
 #[test]
 fn everybody_reads_what_was_wrong_with_his_own() {
-    let mut desk = Desk::new();
-    let mine = desk.open;
-    desk.write(0, "bind /a /b\n");
-    desk.failed(0, Error::NotFound);
-    let opened = open_to_write(&mut desk.service, as_user(7), "names");
+    let mut harness = Harness::new();
+    let mine = harness.open;
+    harness.write(0, "bind /a /b\n");
+    harness.failed(0, Error::NotFound);
+    let opened = open_to_write(&mut harness.service, as_user(7), "names");
     let Ok(Reply::Opened(other, _)) = opened else { panic!("{opened:?}") };
-    desk.open = other;
-    desk.write(0, "bind /c /d\n");
-    desk.failed(0, Error::Busy);
-    assert_eq!(desk.read(), "line 1: device or resource busy\n");
-    desk.open = mine;
-    assert_eq!(desk.read(), "line 1: file does not exist\n");
+    harness.open = other;
+    harness.write(0, "bind /c /d\n");
+    harness.failed(0, Error::Busy);
+    assert_eq!(harness.read(), "line 1: device or resource busy\n");
+    harness.open = mine;
+    assert_eq!(harness.read(), "line 1: file does not exist\n");
 }
 
 #[test]
 fn a_line_has_an_end() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let piece = "x".repeat(control::LINE_MAX);
-    desk.write(0, "\n");
-    desk.done(0);
-    desk.write(1, &piece);
-    desk.said();
-    desk.write(1 + piece.len() as u64, "x");
-    assert_eq!(desk.said(), "3 failed: file too large");
-    assert_eq!(desk.read(), "line 2 or one behind it is too long\n");
-    desk.step(Input::Close(desk.open));
-    assert_eq!((desk.said().as_str(), desk.service.opens()), ("", 0));
+    harness.write(0, "\n");
+    harness.done(0);
+    harness.write(1, &piece);
+    harness.outputs();
+    harness.write(1 + piece.len() as u64, "x");
+    assert_eq!(harness.outputs(), "3 failed: file too large");
+    assert_eq!(harness.read(), "line 2 or one behind it is too long\n");
+    harness.step(Input::Close(harness.open));
+    assert_eq!((harness.outputs().as_str(), harness.service.opens()), ("", 0));
 }
 
 /// Opens a file with contents of this size, bytes.

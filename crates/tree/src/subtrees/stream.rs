@@ -52,14 +52,14 @@ pub(super) struct Space {
 /// A directory to enter.
 #[derive(Debug)]
 struct Target {
-    /// Path relative to the directory that was asked for.
+    /// Path relative to the directory that was requested.
     path: Vec<u8>,
-    /// Identity when it was listed; `None` for the directory that was asked for.
+    /// Identity when it was listed; `None` for the directory that was requested.
     key: Option<FileKey>,
 }
 
 impl Target {
-    /// Returns the directory that was asked for.
+    /// Returns the directory that was requested.
     fn top() -> Target {
         Target { path: Vec::new(), key: None }
     }
@@ -90,7 +90,7 @@ struct Directory {
 /// A request, with the nodes and open files to return after it.
 #[derive(Debug)]
 enum Step {
-    /// Walk to the directory that was asked for.
+    /// Walk to the directory that was requested.
     Find { names: Vec<Name>, own: Option<NodeId> },
     /// Walk from there to a directory.
     Enter { target: Target, names: Vec<Name>, own: Option<NodeId> },
@@ -111,7 +111,7 @@ enum State {
     /// Waiting for room for the reply to the next request.
     Ready(Step),
     /// Waiting for a reply.
-    Asked(Step),
+    Requested(Step),
     /// Waiting for the client to read the last records.
     Over,
     /// Waiting for a reply that is discarded.
@@ -126,9 +126,9 @@ pub(super) struct Stream {
     state: State,
     /// Whether contents are sent, too.
     has_contents: bool,
-    /// Path from the directory that was asked for to the one to begin with.
+    /// Path from the directory that was requested to the one to begin with.
     start: Vec<u8>,
-    /// The directory that was asked for, when it has been found.
+    /// The directory that was requested, when it has been found.
     top: Option<NodeId>,
     /// Directories to enter, the next one last.
     pending: Vec<Target>,
@@ -184,7 +184,7 @@ impl Stream {
 
     fn directory(&self) -> Option<&Directory> {
         match &self.state {
-            State::Ready(step) | State::Asked(step) | State::Closing(step) => match step {
+            State::Ready(step) | State::Requested(step) | State::Closing(step) => match step {
                 Step::List { dir, .. } | Step::Read { dir } => Some(dir),
                 Step::Find { .. } | Step::Enter { .. } | Step::Open { .. } => None,
             },
@@ -232,7 +232,7 @@ impl Stream {
                 }
             }
         };
-        self.state = State::Asked(step);
+        self.state = State::Requested(step);
         ask
     }
 
@@ -245,7 +245,7 @@ impl Stream {
     ) {
         self.buffer.drain(..mem::take(&mut self.taken));
         self.state = match mem::take(&mut self.state) {
-            State::Asked(step) => match self.progress(step, result, space, out) {
+            State::Requested(step) => match self.progress(step, result, space, out) {
                 Some(step) => State::Ready(step),
                 None => {
                     out.extend(self.top.take().map(Output::Release));
@@ -307,7 +307,7 @@ impl Stream {
         }
     }
 
-    /// Handles a part of the walk to the directory that was asked for.
+    /// Handles a part of the walk to the directory that was requested.
     fn found(
         &mut self,
         names: Vec<Name>,
@@ -537,7 +537,7 @@ impl Stream {
                 State::Closed
             }
             // The request may need the nodes.
-            State::Asked(step) => State::Closing(step),
+            State::Requested(step) => State::Closing(step),
             state @ (State::Closing(_) | State::Closed) => unreachable!("{state:?} was closed"),
         };
         *self = Stream { state, top, ..Stream::default() };
@@ -552,12 +552,12 @@ impl Stream {
         assert!(names <= in_progress.map_or(0, |dir| dir.names_bytes), "names are counted");
         assert!(in_progress.is_none_or(|dir| dir.names_bytes <= NAMES_MAX), "names are few");
         assert!(self.buffer.len() <= BUFFER_MAX + REPLY_MAX, "{} bytes", self.buffer.len());
-        assert!(self.taken < self.buffer.len() || self.buffer.is_empty(), "what was read is freed");
+        assert!(self.taken < self.buffer.len() || self.buffer.is_empty(), "read buffers are freed");
         match &self.state {
-            State::Ready(Step::Find { .. }) | State::Asked(Step::Find { .. }) => {
+            State::Ready(Step::Find { .. }) | State::Requested(Step::Find { .. }) => {
                 assert!(self.top.is_none() && paths == 0, "nothing was found yet");
             }
-            State::Ready(_) | State::Asked(_) => {
+            State::Ready(_) | State::Requested(_) => {
                 assert!(self.top.is_some(), "all directories are walked to from there");
                 assert!(paths == self.paths && paths <= PATHS_MAX, "paths are counted");
             }

@@ -38,9 +38,9 @@ struct World {
     nodes: BTreeMap<u64, u64>,
     opens: BTreeMap<u64, u64>,
     subtrees: Subtrees,
-    asked: VecDeque<(usize, Request)>,
+    requested: VecDeque<(usize, Request)>,
     /// Bytes read, by stream, and whether the end was.
-    said: BTreeMap<usize, (Vec<u8>, bool)>,
+    outputs: BTreeMap<usize, (Vec<u8>, bool)>,
     reads: BTreeMap<RequestId, usize>,
     last_read: u64,
     now: Instant,
@@ -64,8 +64,8 @@ impl World {
             nodes: BTreeMap::new(),
             opens: BTreeMap::new(),
             subtrees: Subtrees::new(NodeId(1), DEVICE),
-            asked: VecDeque::new(),
-            said: BTreeMap::new(),
+            requested: VecDeque::new(),
+            outputs: BTreeMap::new(),
             reads: BTreeMap::new(),
             last_read: 0,
             now: Instant(0),
@@ -182,7 +182,7 @@ impl World {
         for output in out {
             match output {
                 Output::AsClient(AsClient::Ask(stream, request)) => {
-                    self.asked.push_back((stream as usize, request));
+                    self.requested.push_back((stream as usize, request));
                 }
                 Output::AsClient(AsClient::Release(node)) => {
                     self.nodes.remove(&node.0).expect("it was handed out");
@@ -193,7 +193,7 @@ impl World {
                 Output::Reply(id, reply) => {
                     let stream = self.reads.remove(&id).expect("a read has one reply");
                     if let Ok(Reply::Data(data)) = reply {
-                        let (bytes, is_over) = self.said.get_mut(&stream).expect("it is open");
+                        let (bytes, is_over) = self.outputs.get_mut(&stream).expect("it is open");
                         assert!(!*is_over || data.is_empty(), "the end is the end");
                         bytes.extend_from_slice(&data);
                         *is_over = data.is_empty();
@@ -206,7 +206,7 @@ impl World {
 
     fn open_as(&mut self, uid: u32) -> usize {
         let stream = self.subtrees.open(user(uid), CLIENT).expect("there is room");
-        self.said.insert(stream, (Vec::new(), false));
+        self.outputs.insert(stream, (Vec::new(), false));
         stream
     }
 
@@ -227,7 +227,7 @@ impl World {
 
     /// Answers the oldest request; returns whether there was one.
     fn reply(&mut self) -> bool {
-        let Some((stream, request)) = self.asked.pop_front() else { return false };
+        let Some((stream, request)) = self.requested.pop_front() else { return false };
         let result = self.answer(&request);
         self.reply_with(stream, result);
         true
@@ -258,7 +258,7 @@ impl World {
     }
 
     fn is_over(&self, stream: usize) -> bool {
-        self.said[&stream].1
+        self.outputs[&stream].1
     }
 
     /// Reads a stream to its end, and closes it.
@@ -275,7 +275,7 @@ impl World {
         let mut out = Vec::new();
         self.subtrees.close(stream, &mut out);
         self.take(out);
-        let (bytes, _) = self.said.remove(&stream).expect("it is open");
+        let (bytes, _) = self.outputs.remove(&stream).expect("it is open");
         bytes
     }
 
@@ -283,7 +283,7 @@ impl World {
         while self.reply() {}
         assert!(self.nodes.is_empty() && self.opens.is_empty(), "all is given back");
         assert_eq!(self.subtrees.counts(), (0, 0));
-        assert!(self.reads.is_empty() && self.asked.is_empty());
+        assert!(self.reads.is_empty() && self.requested.is_empty());
     }
 
     /// Returns what a stream of this request says, line by line.
@@ -400,7 +400,7 @@ fn directories_come_depth_first_with_their_entries_and_small_files() {
 }
 
 #[test]
-fn a_stream_begins_where_it_is_told_and_goes_on_from_there() {
+fn a_stream_begins_at_the_given_path_and_goes_on_from_there() {
     let mut world = small();
     let later = "2 d:\n  4 e 0\n  5 y 0\n  6 z 65537\n  .\n";
     let root = "1 :\n  2 d 0\n  3 x 3\n  8 f 0\n  9 link 1\n  .\n";
@@ -443,12 +443,12 @@ fn a_directory_that_cannot_be_listed_has_failed() {
     let mut lists = 0;
     while !world.is_over(stream_of_d) {
         world.turn();
-        match world.asked.front() {
+        match world.requested.front() {
             Some((number, Request { ask: Ask::List { .. }, .. })) => {
                 lists += 1;
                 let (number, is_second) = (*number, lists == 2);
                 if is_second {
-                    world.asked.pop_front();
+                    world.requested.pop_front();
                     world.reply_with(number, Err(Error::Io));
                 } else {
                     world.reply();
@@ -482,7 +482,7 @@ fn other_trees_and_directories_that_were_replaced_are_not_entered() {
     let text = world.shown("contents /");
     assert!(text.contains("2 d ?\n") && text.contains("3 x ?\n") && !entered(&text, "d"), "{text}");
     assert!(!text.contains("= one"), "{text}");
-    // The path that was asked for may lead through a mount point.
+    // The path that was requested may lead through a mount point.
     assert!(world.shown("attributes /d").starts_with("4 :\n  7 deep 3\n"));
 }
 
@@ -549,10 +549,10 @@ fn nothing_is_done_for_streams_that_are_not_read() {
     let stream = world.open_as(1);
     world.read(stream, 100);
     world.settle();
-    assert!(world.said[&stream].0.is_empty());
+    assert!(world.outputs[&stream].0.is_empty());
     world.subtrees.write(stream, b"contents /").expect("a valid request");
     world.settle();
-    assert_eq!(world.said[&stream].0.len(), 100);
+    assert_eq!(world.outputs[&stream].0.len(), 100);
     let (_, held) = world.subtrees.counts();
     assert!((128 << 10..200 << 10).contains(&held), "{held} bytes");
     world.settle();
@@ -570,7 +570,7 @@ fn a_read_waits_for_many_records_but_not_for_long() {
     let stream = world.open("contents /");
     world.read(stream, 100_000);
     world.settle();
-    let (bytes, _) = &world.said[&stream];
+    let (bytes, _) = &world.outputs[&stream];
     let mut expected = String::new();
     world.expected(1, "", true, &mut expected);
     assert_eq!(shown(bytes), expected, "all at once");
@@ -583,11 +583,11 @@ fn a_read_waits_for_many_records_but_not_for_long() {
         world.reply();
     }
     world.turn();
-    assert!(world.said[&stream].0.is_empty(), "more may come soon");
+    assert!(world.outputs[&stream].0.is_empty(), "more may come soon");
     assert_eq!(world.subtrees.deadline(), world.subtrees.alarms.first().map(|(at, _)| *at));
     world.now = world.now + GATHERING_TIME;
     world.turn();
-    assert_eq!(shown(&world.said[&stream].0), "1 :\n");
+    assert_eq!(shown(&world.outputs[&stream].0), "1 :\n");
     assert_eq!(world.subtrees.deadline(), None, "it waits for the tree");
     world.close(stream);
     world.check_nothing_held();
@@ -610,7 +610,7 @@ fn reads_wait_in_their_order_and_are_few() {
     world.take(out);
     assert!(!world.subtrees.cancel(reads[3], &mut Vec::new()), "it was cancelled");
     world.settle();
-    assert_eq!(world.said[&stream].0.len(), 10 * (READS_MAX - 1));
+    assert_eq!(world.outputs[&stream].0.len(), 10 * (READS_MAX - 1));
     let bytes = world.finish(stream);
     let mut expected = String::new();
     world.expected(1, "", true, &mut expected);
@@ -639,9 +639,9 @@ fn a_stream_can_be_closed_at_every_step() {
             }
             world.turn();
             world.close(stream);
-            if let Some((stream, _)) = world.asked.front().filter(|_| fails) {
+            if let Some((stream, _)) = world.requested.front().filter(|_| fails) {
                 let stream = *stream;
-                world.asked.clear();
+                world.requested.clear();
                 world.reply_with(stream, Err(Error::Cancelled));
             }
             world.check_nothing_held();
@@ -700,8 +700,8 @@ fn requests_of_all_streams_are_sent_in_turn() {
     let mut sent = BTreeMap::new();
     for _ in 0..25 {
         world.turn();
-        assert!(world.asked.len() <= REQUESTS_MAX);
-        for (stream, _) in &world.asked {
+        assert!(world.requested.len() <= REQUESTS_MAX);
+        for (stream, _) in &world.requested {
             *sent.entry(*stream).or_insert(0) += 1;
         }
         // Without another turn, nothing is sent.
@@ -728,7 +728,7 @@ fn a_shutdown_ends_all_streams() {
     world.take(out);
     world.settle();
     world.read(stream, 100);
-    assert!(world.is_over(stream) && world.said[&stream].0.is_empty(), "the end of the file");
+    assert!(world.is_over(stream) && world.outputs[&stream].0.is_empty(), "the end of the file");
     world.close(stream);
     world.close(other);
     world.check_nothing_held();

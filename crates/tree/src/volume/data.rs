@@ -3,7 +3,7 @@
 use super::NodeRef;
 use super::plan::{Answer, Commit, Effects, Placing, Plan, Planned, Planner, Progress};
 use super::read_view::{ReadView, Stop};
-use super::record::{DATA, Inode, Why};
+use super::record::{DATA, FreeReason, Inode};
 use super::write_set::{self, WriteSet};
 use crate::request::{OpenId, Reply};
 use base::{Buf, Error, Kind};
@@ -118,7 +118,7 @@ impl Planner<'_> {
                 let blocks = data[cuts.head..cuts.tail].chunks(layout.block);
                 let blocks = blocks.map(|chunk| Block::from_bytes(chunk, layout.block)).collect();
                 let appends_to = access.append.then_some(ino);
-                return Ok(Plan::Place(Placing { offset, appends_to }, blocks));
+                return Ok(Plan::EntryKey(Placing { offset, appends_to }, blocks));
             }
             (None, _) => {}
         }
@@ -251,7 +251,7 @@ fn shorten(
     if inode.trimming || !few {
         // An unlinked file has an orphan record already, and is freed as a whole later.
         if inode.links > 0 {
-            write_set.orphan(ino, Why::Trimming)?;
+            write_set.orphan(ino, FreeReason::Trimming)?;
         }
         write_set.inode(ino)?.trimming = true;
         effects.trimming = Some(ino);

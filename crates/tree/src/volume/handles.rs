@@ -29,14 +29,14 @@ pub(super) enum NodeRef {
 }
 
 /// A name in a directory.
-pub(super) type Place = (u64, Name);
+pub(super) type EntryKey = (u64, Name);
 
 /// A reference to a file.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) node_ref: NodeRef,
     /// Name by which it was reached; it may be removed, or be another file's by now.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<EntryKey>,
     /// References handed out and pending requests.
     pub(super) users: u32,
 }
@@ -113,7 +113,7 @@ impl Volume {
     }
 
     /// Returns the name by which a node was reached.
-    pub(super) fn place(&self, node: NodeId) -> Option<&Place> {
+    pub(super) fn place(&self, node: NodeId) -> Option<&EntryKey> {
         self.nodes[node.local()].place.as_ref()
     }
 
@@ -128,7 +128,7 @@ impl Volume {
     }
 
     /// Returns the first node of an inode of the present that was reached by this name.
-    fn first_node(&self, ino: u64, place: Option<&Place>) -> Option<usize> {
+    fn first_node(&self, ino: u64, place: Option<&EntryKey>) -> Option<usize> {
         let (of, by, slot) = self.nodes_of.range((ino, place.cloned(), 0)..).next()?;
         (*of == ino && by.as_ref() == place).then_some(*slot)
     }
@@ -143,7 +143,7 @@ impl Volume {
         &mut self,
         slot: usize,
         node_ref: NodeRef,
-        place: Option<Place>,
+        place: Option<EntryKey>,
     ) -> NodeId {
         let known = match node_ref {
             NodeRef::Snapshots => Some(SNAPSHOTS_SLOT),
@@ -169,7 +169,7 @@ impl Volume {
 
     /// Returns a node: an existing one if it was reached by the same name, so that a rename changes
     /// one of them however many clients hold.
-    pub(super) fn add_node(&mut self, node_ref: NodeRef, place: Option<Place>) -> NodeId {
+    pub(super) fn add_node(&mut self, node_ref: NodeRef, place: Option<EntryKey>) -> NodeId {
         if let NodeRef::File(View::Present, ino) = node_ref
             && let Some(slot) = self.first_node(ino, place.as_ref())
         {
@@ -256,7 +256,7 @@ impl Volume {
     }
 
     /// Records that an entry was renamed or removed, in the nodes that were reached by it.
-    pub(super) fn move_places(&mut self, ino: u64, from: &Place, to: Option<&Place>) {
+    pub(super) fn move_places(&mut self, ino: u64, from: &EntryKey, to: Option<&EntryKey>) {
         while let Some(slot) = self.first_node(ino, Some(from)) {
             assert!(to != Some(from), "a rename to the same name changes nothing");
             self.move_node(ino, slot, to);
@@ -264,14 +264,14 @@ impl Volume {
     }
 
     /// Records the name of a formerly unnamed file in its nodes.
-    pub(super) fn set_place(&mut self, ino: u64, place: &Place) {
+    pub(super) fn set_place(&mut self, ino: u64, place: &EntryKey) {
         assert!(!self.orphans.contains(&ino), "the file has a name");
         while let Some(slot) = self.first_node(ino, None) {
             self.move_node(ino, slot, Some(place));
         }
     }
 
-    fn move_node(&mut self, ino: u64, slot: usize, to: Option<&Place>) {
+    fn move_node(&mut self, ino: u64, slot: usize, to: Option<&EntryKey>) {
         let before = mem::replace(&mut self.nodes[slot].place, to.cloned());
         let known = self.nodes_of.remove(&(ino, before, slot));
         assert!(known, "a node is found by its inode and name");
@@ -323,7 +323,7 @@ impl Volume {
             }
         }
         assert_eq!(self.opens_of, opens_of, "open files of each inode are counted");
-        assert_eq!(self.visits, visits, "what is held in each snapshot is counted");
+        assert_eq!(self.visits, visits, "visits of each snapshot are counted");
         let present = self.nodes.iter().filter_map(|(slot, node)| match node.node_ref {
             NodeRef::File(View::Present, ino) if slot != ROOT_SLOT => {
                 Some((ino, node.place.clone(), slot))
@@ -345,7 +345,7 @@ fn give_back(counts: &mut BTreeMap<u64, usize>, of: u64) {
     match counts.entry(of) {
         btree_map::Entry::Occupied(entry) if *entry.get() == 1 => _ = entry.remove(),
         btree_map::Entry::Occupied(mut entry) => *entry.get_mut() -= 1,
-        btree_map::Entry::Vacant(_) => unreachable!("what is given back was taken"),
+        btree_map::Entry::Vacant(_) => unreachable!("only taken numbers are returned"),
     }
 }
 

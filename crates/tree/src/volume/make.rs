@@ -4,7 +4,7 @@ use super::data;
 use super::permission::{SEARCH, WRITE};
 use super::plan::{Answer, Effects, Plan, Planned, Planner, answer};
 use super::read_view::Stop;
-use super::record::{DATA, Inode, ORPHANS, Orphan, Why, key};
+use super::record::{DATA, FreeReason, Inode, ORPHANS, Orphan, key};
 use super::walk::{damaged, expect_plain, wanted};
 use super::write_set::{LINKS_MAX, WriteSet};
 use super::{NodeRef, Opening};
@@ -82,7 +82,11 @@ impl Planner<'_> {
         self.expect_writable(&write_set, dir)?;
         let ino = self.add(&mut write_set, dir, &New::plain(Kind::File, (mode, None)))?;
         write_set.inode(ino)?.links = 0;
-        write_set.put(ORPHANS, key(ino).to_vec(), Orphan { why: Why::Nameless, end: 0 }.encode());
+        write_set.put(
+            ORPHANS,
+            key(ino).to_vec(),
+            Orphan { why: FreeReason::Nameless, end: 0 }.encode(),
+        );
         let stat = write_set.read_view.stat(ino, &write_set.look(ino)?);
         let access = Access { write: true, ..access };
         let opening =

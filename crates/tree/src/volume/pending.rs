@@ -49,7 +49,7 @@ pub(super) enum Awaits {
     /// Blocks, or space.
     Blocks,
     /// The write of its data to the disk.
-    Place(Placing),
+    EntryKey(Placing),
     /// The end of an append to this inode, with its number in the queue.
     Append(u64, u64),
     /// The removal of this inode's old contents.
@@ -68,7 +68,7 @@ impl Awaits {
         match self {
             Awaits::Plan => "plan",
             Awaits::Blocks => "blocks",
-            Awaits::Place(_) => "place",
+            Awaits::EntryKey(_) => "place",
             Awaits::Append(..) => "append",
             Awaits::Trim(_) => "trim",
             Awaits::Durable(_) => "durable",
@@ -104,12 +104,12 @@ impl Volume {
                 self.answer(slot, answer, out);
             }
             Ok(Plan::Commit(commit)) => self.commit(now, slot, commit, out),
-            Ok(Plan::Place(placing, blocks)) => {
+            Ok(Plan::EntryKey(placing, blocks)) => {
                 if let Some(ino) = placing.appends_to {
                     self.appends.hold(ino, slot);
                 }
                 match self.store.place(now, ticket(slot), blocks, &mut self.inbox) {
-                    Ok(()) => self.pending[slot].awaits = Awaits::Place(placing),
+                    Ok(()) => self.pending[slot].awaits = Awaits::EntryKey(placing),
                     Err(refusal) => self.refused(now, slot, refusal, out),
                 }
             }
@@ -363,7 +363,7 @@ impl Volume {
             }
             awaits @ (Awaits::Plan
             | Awaits::Blocks
-            | Awaits::Place(_)
+            | Awaits::EntryKey(_)
             | Awaits::Append(..)
             | Awaits::Trim(_)
             | Awaits::User) => unreachable!("committed, in {awaits:?}"),
@@ -380,7 +380,7 @@ impl Volume {
     ) {
         let pending = &mut self.pending[slot];
         match (result, &pending.awaits) {
-            (Ok(extents), Awaits::Place(placing)) => {
+            (Ok(extents), Awaits::EntryKey(placing)) => {
                 pending.progress = Progress::Placed(placing.offset, extents);
                 match pending.cancelled {
                     true => self.finish(slot, Err(Error::Cancelled), out),
@@ -420,9 +420,9 @@ impl Volume {
         assert!(matches!(self.pending[slot].awaits, Awaits::Plan), "a request begins once");
         self.pending[slot].awaits = Awaits::User;
         let pending = &self.pending[slot];
-        let (caller, asker) = (pending.caller.clone(), pending.request.asker());
+        let (caller, requester) = (pending.caller.clone(), pending.request.requester());
         let (id, op) = (self.user_op(slot), PathOp::Identify { who });
-        out.push(Output::Do(Op::Path { id, caller, asker, within: None, op }));
+        out.push(Output::Do(Op::Path { id, caller, requester, within: None, op }));
     }
 
     /// Handles the result of the lookup of a user.
@@ -454,7 +454,7 @@ impl Volume {
             // There is no completion for this one.
             Awaits::Trim(ino) => {
                 let waited = self.trimming.remove(&(ino, slot));
-                assert!(waited, "who waits for a trim is indexed");
+                assert!(waited, "a request that waits for a trim is indexed");
                 self.finish(slot, Err(Error::Cancelled), out);
             }
             Awaits::Append(ino, number) => {
@@ -465,7 +465,7 @@ impl Volume {
             // A completion follows soon.
             Awaits::Plan
             | Awaits::Blocks
-            | Awaits::Place(_)
+            | Awaits::EntryKey(_)
             | Awaits::Durable(_)
             | Awaits::Snapshot => {}
         }

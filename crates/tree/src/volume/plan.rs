@@ -12,7 +12,7 @@ use super::permission::Credentials;
 use super::read_view::{ReadView, Stop};
 use super::record::{Holder, INODES, Inode, key};
 use super::write_set::{self, WriteSet};
-use super::{NodeRef, Opening, Place, Volume};
+use super::{EntryKey, NodeRef, Opening, Volume};
 use crate::request::{Ask, NodeId, OpenId, Reply};
 use base::{Buf, Error, Name, Stat, Time};
 use std::ops::Range;
@@ -26,7 +26,7 @@ pub(super) enum Plan {
     /// Commit these changes, then reply.
     Commit(Commit),
     /// Write these blocks to the disk, then plan again.
-    Place(Placing, Vec<Block>),
+    EntryKey(Placing, Vec<Block>),
     /// Make everything durable, then reply.
     Sync,
     /// Create a snapshot of this name, then plan again.
@@ -58,11 +58,11 @@ pub(super) enum Answer {
     /// Nothing.
     Reply(Reply),
     /// A node.
-    Walked(Vec<Stat>, NodeRef, Option<Place>),
+    Walked(Vec<Stat>, NodeRef, Option<EntryKey>),
     /// An open file.
     Opened(Opening, Stat),
     /// Both; without a place if the file has no name.
-    Created(Opening, Option<Place>, Stat),
+    Created(Opening, Option<EntryKey>, Stat),
     /// An open file, if there are more bytes to read.
     Fetched(Stat, Buf, Option<Opening>),
     /// Nothing, but data behind this part of the file may be read ahead.
@@ -73,13 +73,13 @@ pub(super) enum Answer {
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     /// An entry of this inode was removed.
-    pub(super) gone: Option<(u64, Place)>,
+    pub(super) gone: Option<(u64, EntryKey)>,
     /// An entry of this inode was renamed.
-    pub(super) moved: Option<(u64, Place, Place)>,
+    pub(super) moved: Option<(u64, EntryKey, EntryKey)>,
     /// An inode that has lost its last name, but still exists.
     pub(super) orphans: Option<u64>,
     /// An inode that has got its first name.
-    pub(super) named: Option<(u64, Place)>,
+    pub(super) named: Option<(u64, EntryKey)>,
     /// An inode with contents behind its end.
     pub(super) trimming: Option<u64>,
     /// Directory beneath which files must be counted, and the quota; zero for a user's.
@@ -264,8 +264,8 @@ impl<'a> Planner<'a> {
     /// last change of the file, or a day old (Linux's `relatime`).
     pub(super) fn note_access(&self, view: View, ino: u64, inode: &Inode) -> Vec<Change> {
         let old = Time { secs: self.now.secs - ACCESS_SPAN.as_secs() as i64, ..self.now };
-        let told = inode.accessed > inode.modified && inode.accessed > inode.changed;
-        if self.volume.read_only || view != View::Present || (told && inode.accessed > old) {
+        let is_recent = inode.accessed > inode.modified && inode.accessed > inode.changed;
+        if self.volume.read_only || view != View::Present || (is_recent && inode.accessed > old) {
             return Vec::new();
         }
         // Later than the last change, or the next read would update it again.

@@ -12,7 +12,7 @@
 
 use super::data::{self, SIZE_MAX};
 use super::read_view::{ReadView, Stop};
-use super::record::{DATA, ORPHANS, Orphan, Why, key, of_key};
+use super::record::{DATA, FreeReason, ORPHANS, Orphan, key, of_key};
 use super::remove::ATTRS_AT_ONCE;
 use super::write_set::WriteSet;
 use base::{Automaton, Error, Instant};
@@ -328,7 +328,7 @@ pub(super) fn cut(mut write_set: WriteSet<'_>, ino: u64, at: u64, held: bool) ->
         return Ok(Cut::nothing());
     };
     let (block, inode) = (write_set.read_view.block, write_set.look(ino)?);
-    let lives = why == Why::Trimming || held;
+    let lives = why == FreeReason::Trimming || held;
     if lives && !inode.trimming {
         return Ok(Cut::nothing());
     }
@@ -347,7 +347,7 @@ pub(super) fn cut(mut write_set: WriteSet<'_>, ino: u64, at: u64, held: bool) ->
         write_set.push(Change::Cut { table: DATA, object: ino, from: kept, to: u64::MAX });
         write_set.give_blocks(ino, blocks)?;
         write_set.inode(ino)?.trimming = false;
-        if why == Why::Trimming {
+        if why == FreeReason::Trimming {
             write_set.settle(ino);
         }
         return Ok(Cut { changes: write_set.finish(), freed: None, gone: false });

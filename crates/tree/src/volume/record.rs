@@ -158,14 +158,14 @@ pub(super) struct Attr<'a> {
 /// An inode whose storage is to be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Orphan {
-    pub(super) why: Why,
+    pub(super) why: FreeReason,
     /// Offset behind which there are no contents, bytes.
     pub(super) end: u64,
 }
 
 /// Reason why an inode's storage is to be freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum FreeReason {
     /// No name is left: all of it is freed after its last use.
     Nameless,
     /// Contents behind its end are still there.
@@ -415,8 +415,8 @@ impl<'a> Attr<'a> {
 impl Orphan {
     pub(super) fn encode(self) -> Vec<u8> {
         let why = match self.why {
-            Why::Nameless => 0,
-            Why::Trimming => 1,
+            FreeReason::Nameless => 0,
+            FreeReason::Trimming => 1,
         };
         std::iter::once(why).chain(self.end.to_le_bytes()).collect()
     }
@@ -424,8 +424,8 @@ impl Orphan {
     pub(super) fn decode(bytes: &[u8]) -> Option<Orphan> {
         let mut fields = Fields(bytes);
         let why = match fields.u8()? {
-            0 => Why::Nameless,
-            1 => Why::Trimming,
+            0 => FreeReason::Nameless,
+            1 => FreeReason::Trimming,
             _unknown => return None,
         };
         let end = fields.u64()?;
@@ -534,7 +534,7 @@ mod tests {
             Inode { project: 0x0304, ..inode() }.encode(),
             entry().encode(),
             Attr { name: b"user.a", value: b"v" }.encode(),
-            Orphan { why: Why::Trimming, end: 0x0102 }.encode(),
+            Orphan { why: FreeReason::Trimming, end: 0x0102 }.encode(),
             Holder::User(0x0102).key().to_vec(),
             Holder::Project(0x0304).key().to_vec(),
             quota().encode(),
@@ -600,7 +600,7 @@ mod tests {
         assert_eq!(Attr::decode(&attr.encode()), Some(attr));
         assert_eq!(of_pair(&pair(3, 4)), Some((3, 4)));
         assert_eq!(of_pair(&key(3)), None);
-        for why in [Why::Nameless, Why::Trimming] {
+        for why in [FreeReason::Nameless, FreeReason::Trimming] {
             let orphan = Orphan { why, end: 5 };
             assert_eq!(Orphan::decode(&orphan.encode()), Some(orphan));
         }

@@ -1,11 +1,11 @@
 //! Removal and renaming of entries.
 
-use super::Place;
+use super::EntryKey;
 use super::data::CUT_MAX;
 use super::permission::{SEARCH, WRITE};
 use super::plan::{Effects, Planned, Planner, answer};
 use super::read_view::{Found, Stop};
-use super::record::{ENTRIES, Entry, Inode, ROOT, Why};
+use super::record::{ENTRIES, Entry, FreeReason, Inode, ROOT};
 use super::walk::damaged;
 use super::write_set::{LINKS_MAX, WriteSet};
 use crate::request::{NodeId, Reply};
@@ -144,7 +144,7 @@ impl Planner<'_> {
         // The replaced file no longer counts.
         write_set.adopt(ino, None, dir, false)?;
         match inode.trimming {
-            true => write_set.orphan(ino, Why::Trimming)?,
+            true => write_set.orphan(ino, FreeReason::Trimming)?,
             false => write_set.settle(ino),
         }
         let named = write_set.inode(ino)?;
@@ -285,7 +285,7 @@ impl Planner<'_> {
             write_set.erase(ino, ATTRS_AT_ONCE)?;
             return Ok(());
         }
-        write_set.orphan(ino, Why::Nameless)?;
+        write_set.orphan(ino, FreeReason::Nameless)?;
         effects.orphans = Some(ino);
         Ok(())
     }
@@ -301,7 +301,7 @@ impl Planner<'_> {
     }
 
     /// Returns the name by which a node was reached, if it still refers to the node.
-    fn locate(&self, node: NodeId) -> Result<Place, Stop> {
+    fn locate(&self, node: NodeId) -> Result<EntryKey, Stop> {
         let ino = self.changeable(node)?;
         if ino == ROOT {
             return Err(Error::NotPermitted.into());
@@ -324,7 +324,7 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// `Unsupported` if it is not among the first [`SEARCHED_MAX`] entries.
-    fn seek(&self, ino: u64, parent: u64) -> Result<Place, Stop> {
+    fn seek(&self, ino: u64, parent: u64) -> Result<EntryKey, Stop> {
         let (mut name, mut seen) = (None, 0);
         self.read_view(View::Present)?.scan(ENTRIES, parent, 0, &mut |_cookie, value| {
             let entry = Entry::decode(&value.bytes()).filter(|entry| entry.ino == ino);

@@ -1,6 +1,6 @@
 //! A volume in a simulated world: a disk in memory, one request at a time.
 
-#![allow(clippy::wildcard_enum_match_arm, reason = "a test says what it expects")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test expects one variant")]
 
 mod attributes;
 mod batch;
@@ -75,7 +75,7 @@ struct Lab {
     world: World,
     /// Current time, ns; each request takes some.
     now: u64,
-    asked: u64,
+    requested: u64,
     /// Identity of the caller.
     caller: Caller,
     replies: Vec<(RequestId, Result<Reply, Error>)>,
@@ -100,7 +100,7 @@ impl Lab {
         let mut volume = Volume::new(3, File(9), store, WALL, false);
         volume.begin(Instant(now), vec![store::Output::Opened(Ok(()))], &mut Vec::new());
         let (replies, ops) = (Vec::new(), VecDeque::new());
-        Lab { volume, world, now, asked: 0, caller: root(), replies, ops }
+        Lab { volume, world, now, requested: 0, caller: root(), replies, ops }
     }
 
     /// Makes everything durable, then reopens the volume after a power failure.
@@ -115,9 +115,9 @@ impl Lab {
     /// Reopens the volume after a power failure.
     fn crash(mut self) -> Lab {
         self.world.disk.lose_power();
-        let (now, asked) = (self.now + OFF, self.asked);
+        let (now, requested) = (self.now + OFF, self.requested);
         let store = self.world.open();
-        let mut lab = Lab { asked, ..Lab::of(store, self.world, now) };
+        let mut lab = Lab { requested, ..Lab::of(store, self.world, now) };
         lab.idle();
         lab
     }
@@ -185,8 +185,8 @@ impl Lab {
     }
 
     fn begin(&mut self, ask: Ask) -> RequestId {
-        self.asked += 1;
-        let id = RequestId(self.asked);
+        self.requested += 1;
+        let id = RequestId(self.requested);
         self.input(Input::Ask(id, Request { caller: self.caller.clone(), ask }));
         id
     }

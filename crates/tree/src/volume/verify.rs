@@ -8,8 +8,8 @@
 use super::names::{ALIKE_MAX, first_cookie};
 use super::quota::{Quotas, Usage};
 use super::record::{
-    ATTRS, Attr, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, Holder, INODES, Inode, ORPHANS,
-    Orphan, QUOTAS, Quota, ROOT, SETTINGS, SETTINGS_KEY, Settings, Why, of_key, of_pair,
+    ATTRS, Attr, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, FreeReason, Holder, INODES, Inode,
+    ORPHANS, Orphan, QUOTAS, Quota, ROOT, SETTINGS, SETTINGS_KEY, Settings, of_key, of_pair,
 };
 use base::Kind;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ struct Seen {
     project: u64,
     size: u64,
     /// Numbers in its record.
-    says: Numbers,
+    recorded: Numbers,
     /// Numbers found.
     has: Numbers,
     names: u64,
@@ -85,7 +85,7 @@ pub struct Verifier {
     quotas: Quotas,
     findings: Vec<(u64, String)>,
     /// Number of findings beyond [`FINDINGS_MAX`].
-    untold: u64,
+    unreported: u64,
     /// Names with the same possible cookies as the last one: directory, first cookie, and the
     /// names.
     alike: (u64, u64, Vec<Box<[u8]>>),
@@ -101,7 +101,7 @@ impl Verifier {
             inodes: BTreeMap::new(),
             quotas: Quotas::new(),
             findings: Vec::new(),
-            untold: 0,
+            unreported: 0,
             alike: (0, 0, Vec::new()),
         }
     }
@@ -179,19 +179,19 @@ impl Verifier {
             let path = if ino == 0 { "volume".to_string() } else { self.path_of(ino) };
             Finding { path, what }
         };
-        let mut told: Vec<Finding> = findings.map(tell).collect();
-        if self.untold > 0 {
-            let what = format!("{} more findings", self.untold);
-            told.push(Finding { path: "volume".to_string(), what });
+        let mut reported: Vec<Finding> = findings.map(tell).collect();
+        if self.unreported > 0 {
+            let what = format!("{} more findings", self.unreported);
+            reported.push(Finding { path: "volume".to_string(), what });
         }
-        told
+        reported
     }
 
     fn find(&mut self, ino: u64, what: String) {
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push((ino, what));
         } else {
-            self.untold += 1;
+            self.unreported += 1;
         }
     }
 
@@ -212,7 +212,7 @@ impl Verifier {
         let Some(inode) = Inode::decode(value) else {
             return self.find(ino, "its record makes no sense".to_string());
         };
-        let says =
+        let recorded =
             Numbers { entries: inode.entries, attrs: inode.attrs.into(), blocks: inode.blocks };
         let seen = Seen {
             kind: inode.kind,
@@ -222,7 +222,7 @@ impl Verifier {
             uid: inode.uid,
             project: inode.project,
             size: inode.size,
-            says,
+            recorded,
             has: Numbers::default(),
             names: 0,
             directories: 0,
@@ -326,7 +326,7 @@ impl Verifier {
                 });
                 if is_counted {
                     let usage = used.entry(holder).or_default();
-                    usage.blocks = usage.blocks.saturating_add(seen.says.blocks);
+                    usage.blocks = usage.blocks.saturating_add(seen.recorded.blocks);
                     usage.inodes += 1;
                 }
             }
@@ -345,12 +345,13 @@ impl Verifier {
                 Holder::Project(_) => ("its quota".to_string(), quota.directory),
             };
             let has = used.get(&holder).copied().unwrap_or_default();
-            let says = Usage { blocks: quota.blocks, inodes: quota.inodes };
-            if has != says {
-                let (Usage { blocks, inodes }, says) = (has, (says.blocks, says.inodes));
+            let recorded = Usage { blocks: quota.blocks, inodes: quota.inodes };
+            if has != recorded {
+                let (Usage { blocks, inodes }, recorded) =
+                    (has, (recorded.blocks, recorded.inodes));
                 let text = format!(
                     "{of} counts {} blocks and {} inodes, found {blocks} and {inodes}",
-                    says.0, says.1
+                    recorded.0, recorded.1
                 );
                 self.find(ino, text);
             }
@@ -403,7 +404,8 @@ impl Verifier {
         if counters.inodes != inodes {
             self.find(0, format!("{inodes} inodes, but its record counts {}", counters.inodes));
         }
-        let blocks = self.inodes.values().map(|seen| seen.says.blocks).fold(0, u64::saturating_add);
+        let blocks =
+            self.inodes.values().map(|seen| seen.recorded.blocks).fold(0, u64::saturating_add);
         if counters.blocks != blocks {
             self.find(
                 0,
@@ -423,14 +425,14 @@ impl Verifier {
     fn judge(&self, ino: u64) -> Vec<String> {
         let seen = &self.inodes[&ino];
         let mut wrong = Vec::new();
-        let mut compare = |what: &str, has: u64, says: u64| {
-            if has != says {
-                wrong.push(format!("{has} {what}, but its record counts {says}"));
+        let mut compare = |what: &str, has: u64, recorded: u64| {
+            if has != recorded {
+                wrong.push(format!("{has} {what}, but its record counts {recorded}"));
             }
         };
-        compare("entries", seen.has.entries, seen.says.entries);
-        compare("attributes", seen.has.attrs, seen.says.attrs);
-        compare("blocks", seen.has.blocks, seen.says.blocks);
+        compare("entries", seen.has.entries, seen.recorded.entries);
+        compare("attributes", seen.has.attrs, seen.recorded.attrs);
+        compare("blocks", seen.has.blocks, seen.recorded.blocks);
         if seen.kind == Kind::Directory {
             let gone = seen.links == 0;
             let links = if gone { 0 } else { 2 + seen.directories };
@@ -444,7 +446,7 @@ impl Verifier {
         }
         let why = seen.orphan.map(|orphan| orphan.why);
         match (seen.links, seen.trimming, why) {
-            (0, _, Some(Why::Nameless)) | (1.., true, Some(Why::Trimming)) => {}
+            (0, _, Some(FreeReason::Nameless)) | (1.., true, Some(FreeReason::Trimming)) => {}
             (1.., false, None) => {}
             (0, _, _) => wrong.push("has no name, and does not wait to be freed".to_string()),
             (1.., true, _) => wrong

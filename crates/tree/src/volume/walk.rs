@@ -6,7 +6,7 @@ use super::plan::{Answer, Effects, Plan, Planned, Planner, answer};
 use super::read_view::{ReadView, Stop};
 use super::record::{Inode, ROOT};
 use super::write_set::WriteSet;
-use super::{NodeRef, Opening, Place};
+use super::{EntryKey, NodeRef, Opening};
 use crate::request::{NodeId, Reply};
 use base::{Access, Buf, Error, Kind, Name, Stat};
 use store::View;
@@ -17,9 +17,9 @@ const LINKS_FOLLOWED_MAX: usize = 40;
 const NAMES_MAX: usize = 1024;
 
 /// Position of a walk.
-pub(super) struct Here {
+pub(super) struct WalkPosition {
     node_ref: NodeRef,
-    place: Option<Place>,
+    place: Option<EntryKey>,
     pub(super) stat: Stat,
     /// `None` for the directory of snapshots.
     inode: Option<Inode>,
@@ -44,7 +44,7 @@ impl<'a> Planner<'a> {
         Ok(Plan::Answer(Answer::Walked(stats, here.node_ref, here.place), Vec::new()))
     }
 
-    pub(super) fn here(&self, node_ref: NodeRef) -> Result<Here, Stop> {
+    pub(super) fn here(&self, node_ref: NodeRef) -> Result<WalkPosition, Stop> {
         let (stat, inode) = match node_ref {
             NodeRef::Snapshots => (self.snapshots_stat(), None),
             NodeRef::File(view, ino) => {
@@ -53,10 +53,10 @@ impl<'a> Planner<'a> {
                 (read_view.stat(ino, &inode), Some(inode))
             }
         };
-        Ok(Here { node_ref, place: None, stat, inode })
+        Ok(WalkPosition { node_ref, place: None, stat, inode })
     }
 
-    fn step(&self, from: &Here, name: &Name) -> Result<Here, Stop> {
+    fn step(&self, from: &WalkPosition, name: &Name) -> Result<WalkPosition, Stop> {
         match (from.node_ref, &from.inode) {
             (NodeRef::File(view, ino), Some(dir)) => self.step_from(view, ino, dir, from, name),
             (NodeRef::Snapshots | NodeRef::File(..), _) if name.plain() => {
@@ -72,9 +72,9 @@ impl<'a> Planner<'a> {
         view: View,
         ino: u64,
         dir: &Inode,
-        from: &Here,
+        from: &WalkPosition,
         name: &Name,
-    ) -> Result<Here, Stop> {
+    ) -> Result<WalkPosition, Stop> {
         if !dir.is_directory() {
             return Err(Error::NotDirectory.into());
         }
@@ -87,11 +87,11 @@ impl<'a> Planner<'a> {
             };
         }
         if !name.plain() {
-            return Ok(Here { place: from.place.clone(), ..self.here(from.node_ref)? });
+            return Ok(WalkPosition { place: from.place.clone(), ..self.here(from.node_ref)? });
         }
         let found = self.read_view(view)?.lookup(ino, name)?.ok_or(Error::NotFound)?;
         let place = (view == View::Present).then(|| (ino, name.clone()));
-        Ok(Here { place, ..self.here(NodeRef::File(view, found.ino)).map_err(damaged)? })
+        Ok(WalkPosition { place, ..self.here(NodeRef::File(view, found.ino)).map_err(damaged)? })
     }
 
     pub(super) fn stat(&self, node: NodeId) -> Planned {

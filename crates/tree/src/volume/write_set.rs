@@ -8,8 +8,8 @@ use super::data::SIZE_MAX;
 use super::quota::{Quotas, Usage};
 use super::read_view::{ReadView, Stop};
 use super::record::{
-    ATTRS, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, Holder, INODES, Inode, ORPHANS, Orphan,
-    QUOTAS, Quota, ROOT, SETTINGS, Why, key, pair,
+    ATTRS, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, FreeReason, Holder, INODES, Inode,
+    ORPHANS, Orphan, QUOTAS, Quota, ROOT, SETTINGS, key, pair,
 };
 use base::{Error, Kind, Name, Time};
 use std::collections::BTreeMap;
@@ -236,7 +236,7 @@ impl<'a> WriteSet<'a> {
     }
 
     /// Records that an inode waits for its storage to be freed, and why.
-    pub(super) fn orphan(&mut self, ino: u64, why: Why) -> Result<(), Stop> {
+    pub(super) fn orphan(&mut self, ino: u64, why: FreeReason) -> Result<(), Stop> {
         let inode = self.look(ino)?;
         let end = match inode.trimming {
             true => self.read_view.orphan(ino)?.map_or(SIZE_MAX, |orphan| orphan.end),

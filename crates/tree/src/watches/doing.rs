@@ -5,7 +5,7 @@ use base::{Error, Name, Stat};
 
 /// A request in progress.
 #[derive(Debug)]
-pub(super) enum Doing {
+pub(super) enum Activity {
     /// Walks; `own` is to be released afterwards.
     Walking { place: usize, own: Option<NodeId>, rest: Vec<Name> },
     /// Opens a node, which its place has already if it is listed `again`.
@@ -21,18 +21,18 @@ pub(super) enum Doing {
 }
 
 /// Discards the reply to a request of a closed watch.
-pub(super) fn discard(doing: Doing, result: Result<Reply, Error>, out: &mut Vec<Output>) {
+pub(super) fn discard(doing: Activity, result: Result<Reply, Error>, out: &mut Vec<Output>) {
     let (node, open) = result.map_or((None, None), |reply| reply.handed_out());
     out.extend(node.map(Output::Release));
     out.extend(open.map(Output::Close));
     match doing {
-        Doing::Walking { own, .. } => out.extend(own.map(Output::Release)),
-        Doing::LookingFirst { .. } | Doing::Looking { .. } => {}
-        Doing::Measuring { node, .. } => out.push(Output::Release(node)),
-        Doing::Opening { node, again, .. } => {
+        Activity::Walking { own, .. } => out.extend(own.map(Output::Release)),
+        Activity::LookingFirst { .. } | Activity::Looking { .. } => {}
+        Activity::Measuring { node, .. } => out.push(Output::Release(node)),
+        Activity::Opening { node, again, .. } => {
             out.extend((!again).then_some(Output::Release(node)));
         }
-        Doing::Listing { open, .. } => out.push(Output::Close(open)),
+        Activity::Listing { open, .. } => out.push(Output::Close(open)),
     }
 }
 

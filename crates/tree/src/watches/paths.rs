@@ -11,10 +11,10 @@
 mod entry;
 
 use super::beneath::{Beneath, Leaving};
-use super::doing::{Doing, discard, seen};
+use super::doing::{Activity, discard, seen};
 use super::line;
 use super::log::Log;
-use super::place::{Child, Origin, Place, Touched};
+use super::place::{Child, Origin, Touched, WatchedDirectory};
 use super::text::{bytes_of, display, least, parse};
 use super::{ENTRIES_MAX, LINES_MAX};
 use crate::change::Change;
@@ -49,7 +49,7 @@ pub(super) struct Paths {
     number: usize,
     client: ClientKey,
     root: NodeId,
-    places: Slab<Place>,
+    places: Slab<WatchedDirectory>,
     /// Places by identity.
     by_key: BTreeSet<(FileKey, usize)>,
     children: BTreeMap<(usize, Name), Child>,
@@ -83,7 +83,7 @@ pub(super) struct Paths {
     dirty: BTreeSet<usize>,
     /// Files with new attributes or contents, to be reported.
     touched: BTreeMap<FileKey, Touched>,
-    doing: Option<Doing>,
+    doing: Option<Activity>,
     lines: Vec<u8>,
     is_closed: bool,
 }
@@ -162,7 +162,7 @@ impl Paths {
         }
         let serial = self.serial;
         self.serial += 1;
-        self.places.insert(Place {
+        self.places.insert(WatchedDirectory {
             path,
             origin,
             found: None,
@@ -218,7 +218,7 @@ impl Paths {
     }
 
     fn note_entry(&mut self, place: usize, name: Name) {
-        let Place { changed, is_lost, is_dropped, only, .. } = &mut self.places[place];
+        let WatchedDirectory { changed, is_lost, is_dropped, only, .. } = &mut self.places[place];
         if *is_dropped || only.as_ref().is_some_and(|only| *only != name) {
             return;
         }
@@ -318,7 +318,7 @@ impl Paths {
                 return false;
             }
             self.dropped.pop();
-            let Place { path, .. } = self.places.remove(place);
+            let WatchedDirectory { path, .. } = self.places.remove(place);
             self.release(PLACE_BYTES + bytes_of(path.len()), log);
         }
         true
@@ -359,7 +359,7 @@ impl Paths {
             }
             return is_removed;
         }
-        let Place { found, changed, .. } = &mut self.places[place];
+        let WatchedDirectory { found, changed, .. } = &mut self.places[place];
         let (Some((node, _)), Some(name)) = (*found, changed.pop_first()) else {
             unreachable!("place {place} has nothing to look at");
         };
@@ -368,7 +368,7 @@ impl Paths {
             self.dirty.remove(&place);
         }
         out.push(Output::Ask(Ask::Walk { from: node, names: vec![name.clone()] }));
-        self.doing = Some(Doing::Looking { place, name, since: log.end() });
+        self.doing = Some(Activity::Looking { place, name, since: log.end() });
         true
     }
 
@@ -382,13 +382,13 @@ impl Paths {
     ) {
         let rest = names.split_off(names.len().min(NAMES_MAX));
         out.push(Output::Ask(Ask::Walk { from, names }));
-        self.doing = Some(Doing::Walking { place, own, rest });
+        self.doing = Some(Activity::Walking { place, own, rest });
     }
 
     /// Lists a directory again after more changes than are kept.
     fn list_again(&mut self, place: usize, out: &mut Vec<Output>) {
         self.dirty.remove(&place);
-        let Place { path, found, origin, is_lost, .. } = &mut self.places[place];
+        let WatchedDirectory { path, found, origin, is_lost, .. } = &mut self.places[place];
         *is_lost = false;
         if *origin == Origin::Created {
             *origin = Origin::Listed;
@@ -396,7 +396,7 @@ impl Paths {
         let (node, _) = found.expect("it was listed");
         line::changed("lost", path, None, None, &mut self.lines);
         out.push(Output::Ask(Ask::Open { node, access: Access::READ }));
-        self.doing = Some(Doing::Opening { place, node, again: true });
+        self.doing = Some(Activity::Opening { place, node, again: true });
     }
 
     /// Handles the reply to its request.
@@ -411,35 +411,35 @@ impl Paths {
             return discard(doing, result, out);
         }
         match (doing, result) {
-            (Doing::Walking { place, own, rest }, result) => {
+            (Activity::Walking { place, own, rest }, result) => {
                 out.extend(own.map(Output::Release));
                 self.walked(place, rest, result, log, out);
             }
-            (Doing::Opening { place, node, .. }, Ok(Reply::Opened(open, stat))) => {
+            (Activity::Opening { place, node, .. }, Ok(Reply::Opened(open, stat))) => {
                 self.opened(place, node, open, &stat, log, out);
             }
-            (Doing::Opening { place, node, again }, Err(error)) => {
+            (Activity::Opening { place, node, again }, Err(error)) => {
                 out.extend((!again).then_some(Output::Release(node)));
                 self.fail(place, error, log, out);
             }
-            (Doing::Measuring { place, node }, Ok(Reply::Stat(stat))) => {
+            (Activity::Measuring { place, node }, Ok(Reply::Stat(stat))) => {
                 self.watch_only(place, node, &stat, log, out);
             }
-            (Doing::Measuring { place, node }, Err(error)) => {
+            (Activity::Measuring { place, node }, Err(error)) => {
                 out.push(Output::Release(node));
                 self.fail(place, error, log, out);
             }
-            (Doing::Listing { place, open }, Ok(Reply::Entries(entries))) => {
+            (Activity::Listing { place, open }, Ok(Reply::Entries(entries))) => {
                 self.listed(place, open, entries, log, out);
             }
-            (Doing::Listing { place, open }, Err(error)) => {
+            (Activity::Listing { place, open }, Err(error)) => {
                 out.push(Output::Close(open));
                 self.fail(place, error, log, out);
             }
-            (Doing::LookingFirst { place, name }, result) => {
+            (Activity::LookingFirst { place, name }, result) => {
                 self.begin_entry(place, name, result, log, out);
             }
-            (Doing::Looking { place, name, since }, result) => {
+            (Activity::Looking { place, name, since }, result) => {
                 self.looked(place, name, since, result, log, out);
             }
             (doing, reply) => unreachable!("{reply:?} for {doing:?}"),
@@ -460,7 +460,7 @@ impl Paths {
             }
             Ok(Reply::Walked(_, Some(node))) if self.places[place].only.is_some() => {
                 out.push(Output::Ask(Ask::Stat { node }));
-                self.doing = Some(Doing::Measuring { place, node });
+                self.doing = Some(Activity::Measuring { place, node });
             }
             Ok(Reply::Walked(stats, Some(node))) => {
                 let kind = stats.last().map_or(Kind::Directory, |stat| stat.kind);
@@ -469,7 +469,7 @@ impl Paths {
                     return self.fail(place, Error::Unsupported, log, out);
                 }
                 out.push(Output::Ask(Ask::Open { node, access: Access::READ }));
-                self.doing = Some(Doing::Opening { place, node, again: false });
+                self.doing = Some(Activity::Opening { place, node, again: false });
             }
             Ok(_) => self.fail(place, Error::NotFound, log, out),
             Err(error) => self.fail(place, error, log, out),
@@ -497,7 +497,7 @@ impl Paths {
         }
         self.found(place, node, stat, log);
         out.push(Output::Ask(Ask::List { open, cookie: 0, bytes_max: LIST, detail: Detail::Name }));
-        self.doing = Some(Doing::Listing { place, open });
+        self.doing = Some(Activity::Listing { place, open });
     }
 
     /// Sets the node of a place.
@@ -513,7 +513,7 @@ impl Paths {
     }
 
     fn is_watching(&mut self, place: usize) {
-        let Place { path, origin, .. } = &self.places[place];
+        let WatchedDirectory { path, origin, .. } = &self.places[place];
         if *origin == Origin::Given {
             self.ready.insert(path.clone());
         }
@@ -550,7 +550,7 @@ impl Paths {
         if let Some(cookie) = next {
             let detail = Detail::Name;
             out.push(Output::Ask(Ask::List { open, cookie, bytes_max: LIST, detail }));
-            self.doing = Some(Doing::Listing { place, open });
+            self.doing = Some(Activity::Listing { place, open });
             return;
         }
         out.push(Output::Close(open));
@@ -692,7 +692,7 @@ impl Paths {
     /// Reports that a path is not watched. A directory that was removed before it was listed is no
     /// failure.
     fn fail(&mut self, place: usize, error: Error, log: &mut Log, out: &mut Vec<Output>) {
-        let Place { path, origin, .. } = &self.places[place];
+        let WatchedDirectory { path, origin, .. } = &self.places[place];
         if *origin == Origin::Given || error != Error::NotFound {
             line::failed(path, error, &mut self.lines);
         }
@@ -716,7 +716,7 @@ impl Paths {
         let what = if is_written { "written" } else { "attributes" };
         if until.is_none() {
             for place in self.places_of(file) {
-                let Place { path, only, .. } = &self.places[place];
+                let WatchedDirectory { path, only, .. } = &self.places[place];
                 if only.is_none() {
                     line::changed(what, path, None, None, &mut self.lines);
                 }

@@ -32,7 +32,7 @@ pub(super) enum Origin {
 
 /// A watched directory, or the directory of a file that is watched by its own path.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct WatchedDirectory {
     pub(super) path: Vec<u8>,
     pub(super) origin: Origin,
     /// Its node and identity, when it has been opened.
@@ -59,7 +59,7 @@ pub(super) struct Touched {
     pub(super) until: Option<(usize, Name)>,
 }
 
-impl Place {
+impl WatchedDirectory {
     /// Returns the path of an entry.
     pub(super) fn path_of(&self, name: &Name) -> Vec<u8> {
         if self.only.is_some() { self.path.clone() } else { join(&self.path, name) }

@@ -26,8 +26,8 @@ struct World {
     opens: BTreeMap<u64, u64>,
     watches: Watches,
     watch: usize,
-    asked: VecDeque<(usize, Request)>,
-    said: Vec<u8>,
+    requested: VecDeque<(usize, Request)>,
+    outputs: Vec<u8>,
     reads: u64,
     now: Instant,
 }
@@ -53,8 +53,8 @@ impl World {
             opens: BTreeMap::new(),
             watches,
             watch,
-            asked: VecDeque::new(),
-            said: Vec::new(),
+            requested: VecDeque::new(),
+            outputs: Vec::new(),
             reads: 0,
             now: Instant(0),
         }
@@ -145,7 +145,7 @@ impl World {
         for output in out {
             match output {
                 Output::AsClient(AsClient::Ask(watch, request)) => {
-                    self.asked.push_back((watch as usize, request));
+                    self.requested.push_back((watch as usize, request));
                 }
                 Output::AsClient(AsClient::Release(node)) => {
                     self.nodes.remove(&node.0).expect("it was handed out");
@@ -153,7 +153,7 @@ impl World {
                 Output::AsClient(AsClient::Close(open)) => {
                     self.opens.remove(&open.0).expect("it was handed out");
                 }
-                Output::Reply(_, Ok(Reply::Data(data))) => self.said.extend_from_slice(&data),
+                Output::Reply(_, Ok(Reply::Data(data))) => self.outputs.extend_from_slice(&data),
                 Output::Reply(_, Err(Error::Cancelled | Error::Busy)) => {}
                 Output::Reply(..) => panic!("{output:?}"),
             }
@@ -168,7 +168,7 @@ impl World {
     }
 
     fn reply(&mut self) -> bool {
-        let Some((watch, request)) = self.asked.pop_front() else { return false };
+        let Some((watch, request)) = self.requested.pop_front() else { return false };
         let result = self.answer(&request.ask);
         let mut out = Vec::new();
         self.watches.answered(watch, result, &mut out);
@@ -193,13 +193,13 @@ impl World {
             while self.reply() || self.watches.deadline() == Some(Instant(0)) {
                 self.tick();
             }
-            let before = self.said.len();
+            let before = self.outputs.len();
             self.read(1000);
             let mut out = Vec::new();
             let waits = self.watches.cancel(RequestId(self.reads), &mut out);
             self.take(out);
-            if waits && self.asked.is_empty() && before == self.said.len() {
-                return String::from_utf8(mem::take(&mut self.said)).expect("JSON");
+            if waits && self.requested.is_empty() && before == self.outputs.len() {
+                return String::from_utf8(mem::take(&mut self.outputs)).expect("JSON");
             }
         }
     }
@@ -241,18 +241,18 @@ fn entries_and_contents_of_a_directory_are_reported() {
     let new = world.create(dir, "new", false);
     world.write(old);
     world.write(new);
-    let said = world.settle();
+    let outputs = world.settle();
     let of_old = "{\"change\":\"written\",\"path\":\"/d/old\"}\n";
-    assert!(said.contains("\"created\",\"path\":\"/d/new\",\"type\":\"file\""), "{said}");
-    assert!(said.contains(of_old) && !said.contains("elsewhere"), "{said}");
+    assert!(outputs.contains("\"created\",\"path\":\"/d/new\",\"type\":\"file\""), "{outputs}");
+    assert!(outputs.contains(of_old) && !outputs.contains("elsewhere"), "{outputs}");
     // A second write is another change, two in a row are one.
     world.write(old);
     world.write(old);
     assert_eq!(world.settle(), of_old);
     world.rename((dir, "old"), (dir, "new"));
-    let said = world.settle();
-    assert!(said.contains("\"removed\",\"path\":\"/d/old\""), "{said}");
-    assert!(said.contains("\"replaced\",\"path\":\"/d/new\""), "{said}");
+    let outputs = world.settle();
+    assert!(outputs.contains("\"removed\",\"path\":\"/d/old\""), "{outputs}");
+    assert!(outputs.contains("\"replaced\",\"path\":\"/d/new\""), "{outputs}");
     world.close();
 }
 
@@ -260,9 +260,9 @@ fn entries_and_contents_of_a_directory_are_reported() {
 fn a_file_is_watched_by_its_own_path() {
     let mut world = World::new("/f\n/missing\nrelative\n/a/../b\n");
     let file = world.create(1, "f", false);
-    let said = world.settle();
-    assert!(said.contains("{\"change\":\"watching\",\"path\":\"/f\"}"), "{said}");
-    assert_eq!(said.matches("\"change\":\"error\"").count(), 3, "{said}");
+    let outputs = world.settle();
+    assert!(outputs.contains("{\"change\":\"watching\",\"path\":\"/f\"}"), "{outputs}");
+    assert_eq!(outputs.matches("\"change\":\"error\"").count(), 3, "{outputs}");
     world.write(file);
     assert_eq!(world.settle(), "{\"change\":\"written\",\"path\":\"/f\"}\n");
     // Its neighbours and its directory are not watched.
@@ -270,24 +270,29 @@ fn a_file_is_watched_by_its_own_path() {
     world.write(other);
     assert_eq!(world.settle(), "");
     world.rename((1, "g"), (1, "f"));
-    let said = world.settle();
-    assert!(said.starts_with("{\"change\":\"replaced\",\"path\":\"/f\""), "{said}");
+    let outputs = world.settle();
+    assert!(outputs.starts_with("{\"change\":\"replaced\",\"path\":\"/f\""), "{outputs}");
     world.write(file);
     assert_eq!(world.settle(), "", "it is another file now");
     world.write(other);
     assert_eq!(world.settle(), "{\"change\":\"written\",\"path\":\"/f\"}\n");
     world.rename((1, "f"), (1, "h"));
-    let said = world.settle();
-    assert!(said.starts_with("{\"change\":\"removed\",\"path\":\"/f\""), "{said}");
+    let outputs = world.settle();
+    assert!(outputs.starts_with("{\"change\":\"removed\",\"path\":\"/f\""), "{outputs}");
     world.create(1, "f", false);
-    let said = world.settle();
-    assert!(said.starts_with("{\"change\":\"created\",\"path\":\"/f\""), "{said}");
+    let outputs = world.settle();
+    assert!(outputs.starts_with("{\"change\":\"created\",\"path\":\"/f\""), "{outputs}");
     world.close();
 }
 
 /// Applies lines to the paths that a client knows.
-fn apply(world: &World, known: &mut BTreeSet<String>, written: &mut BTreeSet<String>, said: &str) {
-    for line in said.lines().filter(|line| !line.is_empty()) {
+fn apply(
+    world: &World,
+    known: &mut BTreeSet<String>,
+    written: &mut BTreeSet<String>,
+    outputs: &str,
+) {
+    for line in outputs.lines().filter(|line| !line.is_empty()) {
         let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
         let path = line["path"].as_str().expect("a path").to_owned();
         match line["change"].as_str().expect("a change") {
@@ -355,15 +360,15 @@ fn a_client_that_follows_the_lines_knows_what_there_is() {
                 _ => world.read(200),
             }
         }
-        let said = world.settle();
-        apply(&world, &mut known, &mut written, &said);
+        let outputs = world.settle();
+        apply(&world, &mut known, &mut written, &outputs);
         assert_eq!(known, world.paths(), "seed {seed}");
         // After everything is settled, a write to each file is reported under its path.
         let files: Vec<u64> = world.files.keys().copied().collect();
         files.into_iter().for_each(|inode| world.write(inode));
-        let said = world.settle();
+        let outputs = world.settle();
         written.clear();
-        apply(&world, &mut known, &mut written, &said);
+        apply(&world, &mut known, &mut written, &outputs);
         written.remove("/");
         assert_eq!(written, world.paths(), "seed {seed}");
         world.close();
@@ -381,9 +386,9 @@ fn a_directory_with_too_many_changes_is_listed_again() {
     let kept = world.create(dir, "last", true);
     world.create(kept, "inside", false);
     let mut known = BTreeSet::from(["/d".to_owned()]);
-    let said = world.settle();
-    assert!(said.contains("{\"change\":\"lost\",\"path\":\"/d\"}"), "{}", &said[..200]);
-    apply(&world, &mut known, &mut BTreeSet::new(), &said);
+    let outputs = world.settle();
+    assert!(outputs.contains("{\"change\":\"lost\",\"path\":\"/d\"}"), "{}", &outputs[..200]);
+    apply(&world, &mut known, &mut BTreeSet::new(), &outputs);
     assert_eq!(known, world.paths());
     let inside = world.create(kept, "later", false);
     assert!(world.settle().contains("\"created\",\"path\":\"/d/last/later\""));
@@ -429,10 +434,10 @@ fn all_files_are_watched_by_number_and_a_slow_reader_learns_of_it() {
     let written = format!("{{\"change\":\"written\",\"file\":{file}}}\n");
     assert_eq!(world.settle(), format!("{{\"change\":\"entry\",\"file\":1}}\n{written}"));
     world.read(100);
-    assert!(world.said.is_empty(), "nothing is said before the next beat");
+    assert!(world.outputs.is_empty(), "nothing is said before the next beat");
     world.now = world.now + BEAT_ALL;
     world.tick();
-    assert_eq!(mem::take(&mut world.said), b"\n");
+    assert_eq!(mem::take(&mut world.outputs), b"\n");
     for _ in 0..=CHANGES_MAX {
         world.write(file);
     }
@@ -463,7 +468,7 @@ fn a_shutdown_ends_all_streams() {
     assert_eq!(out.len(), 1, "the read ends");
     world.take(out);
     world.read(10);
-    assert!(world.said.is_empty(), "the end of the file");
+    assert!(world.outputs.is_empty(), "the end of the file");
     world.close();
 }
 
@@ -479,7 +484,7 @@ fn changes_of_its_own_client_do_not_hold_back_beats() {
         world.watches.publish(1, Change::Contents((DEVICE, file)));
         world.tick();
     }
-    assert_eq!(mem::take(&mut world.said), b"\n");
+    assert_eq!(mem::take(&mut world.outputs), b"\n");
 }
 
 #[test]
@@ -502,11 +507,11 @@ fn a_client_leaves_watches_and_memory_to_others() {
     for number in 0..6000 {
         world.create(1, &format!("d{number}"), true);
     }
-    let said = world.settle();
+    let outputs = world.settle();
     assert!(
-        said.contains("\"change\":\"error\"") && said.matches("error").count() < 10,
+        outputs.contains("\"change\":\"error\"") && outputs.matches("error").count() < 10,
         "{}",
-        &said[..said.len().min(600)]
+        &outputs[..outputs.len().min(600)]
     );
     let (_, bytes) = world.watches.counts();
     assert!(bytes <= BYTES_MAX / log::CLIENT_PART, "{bytes} bytes");
@@ -525,8 +530,8 @@ fn a_write_before_a_rename_is_reported() {
     world.settle();
     world.write(file);
     world.rename((1, "a"), (1, "b"));
-    let said = world.settle();
-    let first = said.lines().next().expect("a line");
+    let outputs = world.settle();
+    let first = outputs.lines().next().expect("a line");
     assert_eq!(first, "{\"change\":\"written\",\"path\":\"/a\"}");
     world.close();
 }
@@ -566,8 +571,8 @@ fn a_large_directory_is_removed_in_steps() {
     world.reply();
     let (_, after) = world.watches.counts();
     assert!(after > full / 2, "{after} of {full} bytes after a turn");
-    let said = world.settle();
-    assert!(said.contains("\"removed\",\"path\":\"/here/large\""), "{said}");
+    let outputs = world.settle();
+    assert!(outputs.contains("\"removed\",\"path\":\"/here/large\""), "{outputs}");
     assert!(world.watches.counts().1 < full / 10, "{} bytes", world.watches.counts().1);
     world.write(large + 1);
     assert_eq!(world.settle(), "", "it is watched no more");
@@ -597,7 +602,7 @@ fn turns_remove_few_entries_however_many_watches_have_lost_some() {
     // The entries to look at, and then the old ones, of each watch.
     let least = (more.len() + 1) * (4096 + 1000) / STEPS_MAX;
     let mut count = 0;
-    while world.watches.deadline() == Some(Instant(0)) && world.asked.is_empty() {
+    while world.watches.deadline() == Some(Instant(0)) && world.requested.is_empty() {
         world.tick();
         count += 1;
         assert!(count >= least / 2 || world.watches.counts().1 > full / 9, "after {count} turns");
@@ -630,8 +635,8 @@ fn the_watches_beneath_a_renamed_directory_end_step_by_step() {
         assert!(turns < 100 * DIRS, "{} nodes", world.nodes.len());
     }
     assert!((1..=STEPS_MAX + 1).contains(&most), "{most} nodes in a turn");
-    let said = world.settle();
-    assert!(said.contains("\"path\":\"/e/sub-699\""), "{}", &said[..said.len().min(2000)]);
+    let outputs = world.settle();
+    assert!(outputs.contains("\"path\":\"/e/sub-699\""), "{}", &outputs[..outputs.len().min(2000)]);
     assert_eq!(world.nodes.len(), all, "none is left of the old path");
     world.create(dir, "late", false);
     assert!(world.settle().contains("\"path\":\"/e/late\""));

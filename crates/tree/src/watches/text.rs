@@ -2,7 +2,7 @@
 
 use base::{Error, Name};
 
-/// Splits a path, and tells whether everything beneath it is meant.
+/// Splits a path, and returns whether everything beneath it is meant.
 pub(super) fn parse(text: &[u8]) -> Result<(Vec<Name>, bool), Error> {
     let rest = text.strip_prefix(b"/").ok_or(Error::Invalid)?;
     let mut parts: Vec<&[u8]> =

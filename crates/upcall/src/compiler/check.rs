@@ -31,18 +31,18 @@ pub(crate) struct CompileModule {
 }
 
 /// Runs the command.
-pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
-    if asked.files.is_empty() {
+pub(crate) fn run(requested: &CompileModule) -> Result<ExitCode, String> {
+    if requested.files.is_empty() {
         return Ok(inside::run());
     }
     let engines = Engines::new().map_err(|error| format!("no engine: {error:#}"))?;
-    let compiler = Compiler::start(Arc::new(engines), asked.cache.clone())?;
+    let compiler = Compiler::start(Arc::new(engines), requested.cache.clone())?;
     let settings = reactor::Config::default();
     let mut world = World::new(Form::Threads, &settings).map_err(|error| error.to_string())?;
     let mailboxes = vec![world.mailbox(), compiler.mailbox()];
     world.set_mailboxes(mailboxes.clone());
     compiler.set_mailboxes(mailboxes);
-    for (ticket, file) in (0..).zip(&asked.files) {
+    for (ticket, file) in (0..).zip(&requested.files) {
         let shown = |error| format!("{}: {error}", file.display());
         let mut bytes = Buf::with_room(0, 0);
         bytes.extend(&bounded::read(file, MODULE_MAX).map_err(shown)?);
@@ -51,8 +51,8 @@ pub(crate) fn run(asked: &CompileModule) -> Result<ExitCode, String> {
         let account = Account { user: 0, client: ticket as u32 };
         post(&mut world, ToCompiler::Compile { ticket, module, code, account });
     }
-    let cancel = asked.cancel_after.map(|ms| world.now() + Duration::from_millis(ms));
-    let printed = listen(&mut world, asked.files.len(), cancel);
+    let cancel = requested.cancel_after.map(|ms| world.now() + Duration::from_millis(ms));
+    let printed = listen(&mut world, requested.files.len(), cancel);
     post(&mut world, ToCompiler::End);
     compiler.join()?;
     let refused = printed.iter().any(|compiled| compiled.result.is_err());

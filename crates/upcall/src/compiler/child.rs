@@ -29,7 +29,7 @@ const TIME_MAX: Duration = Duration::from_secs(300);
 const QUICK_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum number of bytes read of a child's error output.
-const SAID_MAX: u64 = 1 << 10;
+const OUTPUT_BYTES_MAX: u64 = 1 << 10;
 
 /// Command of the compiling child.
 #[derive(Clone, Debug)]
@@ -167,7 +167,7 @@ impl Child {
 
     /// Returns its error output as one printable line.
     fn printed(&self) -> String {
-        let mut bytes = vec![0; SAID_MAX as usize];
+        let mut bytes = vec![0; OUTPUT_BYTES_MAX as usize];
         let len = self.printed.read_at(&mut bytes, 0).unwrap_or(0);
         let text = String::from_utf8_lossy(&bytes[..len]).into_owned();
         text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()

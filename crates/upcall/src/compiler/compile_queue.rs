@@ -143,9 +143,9 @@ impl CompileQueue {
     }
 
     /// Writes to the state store.
-    pub(super) fn keep(&mut self, asked: ToStateStore) {
-        let ticket = asked.ticket;
-        let kept = self.state_store.as_mut().map(|state_store| state_store.keep(asked));
+    pub(super) fn keep(&mut self, requested: ToStateStore) {
+        let ticket = requested.ticket;
+        let kept = self.state_store.as_mut().map(|state_store| state_store.keep(requested));
         let nowhere = || Kept { ticket, result: Err("this server keeps nothing".to_string()) };
         self.kept.push(kept.unwrap_or_else(nowhere));
     }

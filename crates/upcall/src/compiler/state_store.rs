@@ -157,8 +157,8 @@ impl StateStore {
     }
 
     /// Makes changes durable.
-    pub(super) fn keep(&mut self, asked: ToStateStore) -> Kept {
-        let ToStateStore { ticket, changes } = asked;
+    pub(super) fn keep(&mut self, requested: ToStateStore) -> Kept {
+        let ToStateStore { ticket, changes } = requested;
         let result = self.lock().and_then(|()| {
             changes.into_iter().try_for_each(|change| {
                 let (dir, name) = place(&change.key);

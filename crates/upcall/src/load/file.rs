@@ -46,15 +46,15 @@ pub(crate) fn run(run: &Run) -> Result<ExitCode, String> {
     let workload = workload.scaled(run.scale);
     let mut flags = run.flags.clone();
     flags.complete(&workload.run).map_err(|error| format!("{shown}: {error}"))?;
-    let (asked, replays) = (workload.wants(), workload.replays());
+    let (requested, replays) = (workload.wants(), workload.replays());
     let sizes: Vec<(u32, u32)> = workload.files().map(|file| (file.number, file.size)).collect();
     let wants = Wants {
-        changes: asked.changes,
-        io_max: asked.io_max.max(if replays.is_empty() { 1 } else { TRACED_MAX }),
-        files: asked.files,
+        changes: requested.changes,
+        io_max: requested.io_max.max(if replays.is_empty() { 1 } else { TRACED_MAX }),
+        files: requested.files,
         plain: workload.shared_files(),
         sizes,
-        comes_and_goes: asked.kinds.iter().any(|kind| comes_and_goes(*kind)),
+        comes_and_goes: requested.kinds.iter().any(|kind| comes_and_goes(*kind)),
     };
     let prepared = prepare(&flags, &wants)?;
     let filaments = workload.filaments(prepared.span).map_err(|error| format!("{shown}: {error}"));
@@ -65,7 +65,7 @@ pub(crate) fn run(run: &Run) -> Result<ExitCode, String> {
         feeds.push(feed);
     }
     let length = workload.run.seconds.unwrap_or(Duration::MAX);
-    let open = asked.rate.filter(|_| feeds.is_empty());
+    let open = requested.rate.filter(|_| feeds.is_empty());
     let job = Job {
         workload: workload.describe(),
         // With a part that begins later or ends earlier the run has no overall rate.

@@ -1,7 +1,7 @@
 //! Options common to all runs.
 
 use super::limits::Limit;
-use super::place::Place;
+use super::place::LoadTarget;
 use crate::size;
 use crate::units::{self, counts, time as span};
 use clap::{Args, ValueEnum};
@@ -14,7 +14,7 @@ pub(crate) struct Flags {
     /// Target of the load: null, file:PATH, dir:PATH, volume:PATH, 9p://HOST:PORT/PATH,
     /// nfs://HOST:PORT/PATH, http://HOST/PATH
     #[arg(long, value_name = "TARGET")]
-    target: Option<Place>,
+    target: Option<LoadTarget>,
 
     /// Size of a newly created target
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = size::parse)]
@@ -126,7 +126,7 @@ impl Flags {
     ///
     /// # Errors
     /// If there is none: commands with subcommands cannot require it earlier.
-    pub(crate) fn target(&self) -> Result<&Place, String> {
+    pub(crate) fn target(&self) -> Result<&LoadTarget, String> {
         self.target.as_ref().ok_or_else(|| {
             "the target is missing; use --target null to measure the load generator itself, or \
              --target file:PATH; see --help"

@@ -13,7 +13,7 @@ const PORT_HTTP: u16 = 80;
 
 /// Target of a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum LoadTarget {
     /// Nothing.
     Null,
     /// A file, a block device, or another readable device.
@@ -30,29 +30,35 @@ pub(crate) enum Place {
     Http(Url),
 }
 
-impl FromStr for Place {
+impl FromStr for LoadTarget {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Place, String> {
+    fn from_str(text: &str) -> Result<LoadTarget, String> {
         let wrong = || {
             "write null, file:PATH, dir:PATH, volume:PATH, 9p://HOST:PORT/PATH, \
              9p+unix:SOCKET:/PATH, nfs://HOST:PORT/PATH or http://HOST:PORT/PATH"
                 .to_string()
         };
         if text == "null" {
-            return Ok(Place::Null);
+            return Ok(LoadTarget::Null);
         }
         if let Some(rest) = text.strip_prefix("9p+unix:") {
             let (socket, path) = rest.rsplit_once(":/").ok_or_else(wrong)?;
-            return Ok(Place::NineP(Server::Unix(socket.into()), format!("/{path}")));
+            return Ok(LoadTarget::NineP(Server::Unix(socket.into()), format!("/{path}")));
         }
         if let Some(rest) = text.strip_prefix("9p://") {
             let (host, path) = rest.split_once('/').ok_or_else(wrong)?;
-            return Ok(Place::NineP(server(host, PORT_9P).ok_or_else(wrong)?, format!("/{path}")));
+            return Ok(LoadTarget::NineP(
+                server(host, PORT_9P).ok_or_else(wrong)?,
+                format!("/{path}"),
+            ));
         }
         if let Some(rest) = text.strip_prefix("nfs://") {
             let (host, path) = rest.split_once('/').ok_or_else(wrong)?;
-            return Ok(Place::Nfs(server(host, PORT_NFS).ok_or_else(wrong)?, format!("/{path}")));
+            return Ok(LoadTarget::Nfs(
+                server(host, PORT_NFS).ok_or_else(wrong)?,
+                format!("/{path}"),
+            ));
         }
         if let Some(rest) = text.strip_prefix("http://") {
             let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
@@ -61,17 +67,23 @@ impl FromStr for Place {
             if host.contains(strange) || path.contains(strange) {
                 return Err("percent-encode the path of an object: %20 for a space".into());
             }
-            return Ok(Place::Http(Url { server, host: host.into(), path: format!("/{path}") }));
+            return Ok(LoadTarget::Http(Url {
+                server,
+                host: host.into(),
+                path: format!("/{path}"),
+            }));
         }
         if let Some(path) = text.strip_prefix("volume:").filter(|path| !path.is_empty()) {
-            return Ok(Place::Volume(path.into()));
+            return Ok(LoadTarget::Volume(path.into()));
         }
         if let Some(path) = text.strip_prefix("dir:").filter(|path| !path.is_empty()) {
-            return Ok(Place::Directory(path.into()));
+            return Ok(LoadTarget::Directory(path.into()));
         }
         let path = text.strip_prefix("file:");
         let path = path.or_else(|| text.starts_with(['/', '.']).then_some(text));
-        path.filter(|path| !path.is_empty()).map(|path| Place::File(path.into())).ok_or_else(wrong)
+        path.filter(|path| !path.is_empty())
+            .map(|path| LoadTarget::File(path.into()))
+            .ok_or_else(wrong)
     }
 }
 
@@ -85,16 +97,16 @@ fn server(text: &str, port: u16) -> Option<Server> {
     Some(Server::Tcp(host.to_string(), port))
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LoadTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Null => f.write_str("null"),
-            Place::File(path) => write!(f, "file {}", path.display()),
-            Place::Directory(path) => write!(f, "directory {}", path.display()),
-            Place::Volume(path) => write!(f, "volume {}", path.display()),
-            Place::NineP(server, path) => write!(f, "9p {server} {path}"),
-            Place::Nfs(server, path) => write!(f, "nfs {server} {path}"),
-            Place::Http(url) => write!(f, "http://{}{}", url.host, url.path),
+            LoadTarget::Null => f.write_str("null"),
+            LoadTarget::File(path) => write!(f, "file {}", path.display()),
+            LoadTarget::Directory(path) => write!(f, "directory {}", path.display()),
+            LoadTarget::Volume(path) => write!(f, "volume {}", path.display()),
+            LoadTarget::NineP(server, path) => write!(f, "9p {server} {path}"),
+            LoadTarget::Nfs(server, path) => write!(f, "nfs {server} {path}"),
+            LoadTarget::Http(url) => write!(f, "http://{}{}", url.host, url.path),
         }
     }
 }
@@ -119,11 +131,11 @@ mod tests {
             ("nfs://[::1]:99/a", "nfs [::1]:99 /a"),
             ("http://host:81/a%20b", "http://host:81/a%20b"),
         ] {
-            assert_eq!(text.parse::<Place>().expect(text).to_string(), shown);
+            assert_eq!(text.parse::<LoadTarget>().expect(text).to_string(), shown);
         }
         for text in ["", "x", "file:", "9p://host", "9p://host:x/a", "nfs://host", "volume:"] {
-            assert!(text.parse::<Place>().is_err(), "{text}");
+            assert!(text.parse::<LoadTarget>().is_err(), "{text}");
         }
-        assert!("http://h/a b".parse::<Place>().is_err(), "a blank is not encoded");
+        assert!("http://h/a b".parse::<LoadTarget>().is_err(), "a blank is not encoded");
     }
 }

@@ -194,9 +194,9 @@ impl Replay {
     /// Checks that the options are compatible.
     fn agrees(&self) -> Result<(), String> {
         let spoilt = !self.quantize.is_zero() || !self.delay.is_zero();
-        let asked = if spoilt { "--quantize and --delay" } else { "--scheme" };
+        let requested = if spoilt { "--quantize and --delay" } else { "--scheme" };
         match (spoilt || self.scheme.is_some()) && self.way != ReplayMode::Timed {
-            true => Err(format!("{asked} need times; omit --way, or use --way timed")),
+            true => Err(format!("{requested} need times; omit --way, or use --way timed")),
             false => Ok(()),
         }
     }

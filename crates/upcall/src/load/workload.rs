@@ -8,7 +8,7 @@ use crate::units::{counts, rate, time as span};
 use clap::{Args, ValueEnum};
 use load::workload::stream::Stream;
 use load::workload::users::{Think, Users};
-use load::workload::{Arrival, Mix, Place, Size};
+use load::workload::{Arrival, Mix, OffsetDistribution, Size};
 use load::{Filament, Kind};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const RATE: f64 = 1000.0;
 
 /// Options of `upcall load`.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct Requested {
     #[command(flatten)]
     flags: Flags,
 
@@ -53,7 +53,7 @@ pub(crate) struct Asked {
 
     /// Distribution of offsets: uniform, zipf:THETA, sequential, stride:BYTES
     #[arg(long, value_name = "PLACE", default_value = "uniform", value_parser = place)]
-    place: Place,
+    place: OffsetDistribution,
 
     /// Use only this many bytes of the target
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -122,23 +122,25 @@ fn sizes(text: &str) -> Result<Sizes, String> {
     }))
 }
 
-fn place(text: &str) -> Result<Place, String> {
+fn place(text: &str) -> Result<OffsetDistribution, String> {
     let wrong = || "write uniform, zipf:0.99, sequential or stride:1M".to_string();
     match text.split_once(':') {
-        None if text == "uniform" => Ok(Place::Uniform),
-        None if text == "sequential" => Ok(Place::Sequential),
+        None if text == "uniform" => Ok(OffsetDistribution::Uniform),
+        None if text == "sequential" => Ok(OffsetDistribution::Sequential),
         Some(("zipf", theta)) => {
             let theta: Option<f64> =
                 theta.parse().ok().filter(|theta| (0.0..=10.0).contains(theta));
-            Ok(Place::Zipf { theta: theta.ok_or_else(wrong)? })
+            Ok(OffsetDistribution::Zipf { theta: theta.ok_or_else(wrong)? })
         }
-        Some(("stride", bytes)) => Ok(Place::Strided { stride: size::parse(bytes)?.max(1) }),
+        Some(("stride", bytes)) => {
+            Ok(OffsetDistribution::Strided { stride: size::parse(bytes)?.max(1) })
+        }
         None | Some(_) => Err(wrong()),
     }
 }
 
 /// Runs the command.
-pub(crate) fn run(load: &Asked) -> Result<ExitCode, String> {
+pub(crate) fn run(load: &Requested) -> Result<ExitCode, String> {
     let wants = Wants {
         changes: load.mix.0.iter().any(|(kind, _)| kind.changes()),
         io_max: load.size.0.max(),
@@ -169,7 +171,7 @@ pub(crate) fn comes_and_goes(kind: Kind) -> bool {
     matches!(kind, Kind::Create | Kind::Remove)
 }
 
-fn open(load: &Asked, rate: f64, mix: Mix) -> Job {
+fn open(load: &Requested, rate: f64, mix: Mix) -> Job {
     let (arrival, how) = match load.arrival {
         Coming::Uniform => (Arrival::Uniform { rate }, "at equal times"),
         Coming::Poisson => (Arrival::Poisson { rate }, "Poisson"),
@@ -191,7 +193,7 @@ fn open(load: &Asked, rate: f64, mix: Mix) -> Job {
     }
 }
 
-fn closed(load: &Asked, users: u32, mix: Mix) -> Job {
+fn closed(load: &Requested, users: u32, mix: Mix) -> Job {
     let think = load.think.map_or(Think::Not, Think::Exponential);
     let (seed, users) = (load.flags.seed, u64::from(users));
     // A filament is called by one worker at a time: several filaments let workers share the work.
@@ -221,7 +223,7 @@ fn seconds(length: Duration) -> String {
 }
 
 /// Describes the workload.
-fn what(load: &Asked) -> String {
+fn what(load: &Requested) -> String {
     let total: f64 = load.mix.0.iter().map(|(_, weight)| weight).sum();
     let part = |(kind, weight): &(Kind, f64)| match load.mix.0.len() {
         1 => format!("{kind}s"),

@@ -3,13 +3,13 @@ use load::trace::{Format, Options, Reader};
 use std::sync::Arc;
 
 /// A path of the test's own, removed at the end.
-struct Place(PathBuf);
+struct TempPath(PathBuf);
 
-impl Place {
-    fn new(name: &str) -> Place {
+impl TempPath {
+    fn new(name: &str) -> TempPath {
         let path = std::env::temp_dir().join(format!("upcall-{}-{name}", std::process::id()));
         let _ = std::fs::remove_file(&path);
-        Place(path)
+        TempPath(path)
     }
 
     /// Returns its I/Os: time, name and offset of each.
@@ -26,7 +26,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TempPath {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
@@ -39,7 +39,7 @@ fn recorded(at: u64, file: u32, offset: u64) -> Recorded {
 
 #[test]
 fn a_recording_is_begun_and_gone_on_with_where_it_is_whole() {
-    let place = Place::new("record-twice");
+    let place = TempPath::new("record-twice");
     let begin =
         |secs| Recording::begin(Sheet::open(&place.0).unwrap(), Time::from_secs(secs)).unwrap();
     let first = begin(10);
@@ -60,7 +60,7 @@ fn a_recording_is_begun_and_gone_on_with_where_it_is_whole() {
 
 #[test]
 fn other_files_are_not_overwritten_and_recordings_are_locked() {
-    let place = Place::new("record-refused");
+    let place = TempPath::new("record-refused");
     std::fs::write(&place.0, "precious").unwrap();
     let error = Sheet::open(&place.0).unwrap_err();
     assert!(error.contains("is no recording"), "{error}");
@@ -75,7 +75,7 @@ fn other_files_are_not_overwritten_and_recordings_are_locked() {
 
 #[test]
 fn a_disk_that_fails_ends_the_recording_and_nothing_else() {
-    let place = Place::new("record-fails");
+    let place = TempPath::new("record-fails");
     let mut sheet = Sheet::open(&place.0).unwrap();
     sheet.file = File::open(&place.0).unwrap();
     let recording = Recording::begin(sheet, Time::from_secs(1)).unwrap();
@@ -89,7 +89,7 @@ fn a_disk_that_fails_ends_the_recording_and_nothing_else() {
 
 #[test]
 fn names_are_written_anew_before_they_are_too_many_to_remember() {
-    let place = Place::new("record-names");
+    let place = TempPath::new("record-names");
     let recording = Recording::begin(Sheet::open(&place.0).unwrap(), Time::from_secs(1)).unwrap();
     let count = NAMES_MAX as u64 + 2;
     let all = (0..count).map(|at| recorded(at, u32::try_from(at).unwrap(), at)).collect();

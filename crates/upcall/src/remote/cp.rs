@@ -3,7 +3,7 @@
 //! As with `upcall put`, a file has a temporary name until it is complete.
 
 use super::frame::{self, Frame};
-use super::mv::Place;
+use super::mv::Destination;
 use super::report::Shared;
 use super::{Outcome, Server, Trouble, put, temporary, trees};
 use clap::Args;
@@ -44,7 +44,7 @@ pub(crate) struct Cp {
 /// Copies files.
 pub(crate) fn run(cp: &Cp) -> ExitCode {
     frame::run(&cp.server, true, |frame| {
-        let (place, shared) = (Place::find(frame, &cp.to, cp.from.len())?, Shared::default());
+        let (place, shared) = (Destination::find(frame, &cp.to, cp.from.len())?, Shared::default());
         for from in &cp.from {
             if !shared.is_over() {
                 let done = place.of(from).and_then(|to| one(frame, cp, from, &to, &shared));

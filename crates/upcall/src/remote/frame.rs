@@ -249,7 +249,7 @@ impl io::Read for Input<'_> {
 
 /// Prints the reason of the end; returns the exit code.
 fn complain(trouble: &Trouble) -> ExitCode {
-    if let Trouble::Unheard = trouble {
+    if let Trouble::ReaderClosed = trouble {
         return ExitCode::SUCCESS;
     }
     note(trouble);
@@ -286,13 +286,13 @@ pub(crate) fn emit(text: &str) -> Outcome<()> {
 /// Writes bytes to standard output.
 pub(crate) fn say_bytes(bytes: &[u8]) -> Outcome<()> {
     let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| unsaid(&error))
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| unsent(&error))
 }
 
 /// Returns the error of a write to standard output.
-pub(crate) fn unsaid(error: &io::Error) -> Trouble {
+pub(crate) fn unsent(error: &io::Error) -> Trouble {
     if error.kind() == io::ErrorKind::BrokenPipe {
-        return Trouble::Unheard;
+        return Trouble::ReaderClosed;
     }
     Trouble::Host(format!(
         "cannot write to standard output: {error}; write to another file or disk"

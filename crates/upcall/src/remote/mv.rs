@@ -31,7 +31,7 @@ pub(crate) struct Mv {
 /// Moves files.
 pub(crate) fn run(mv: &Mv) -> ExitCode {
     frame::run(&mv.server, false, |frame| {
-        let place = Place::find(frame, &mv.to, mv.from.len())?;
+        let place = Destination::find(frame, &mv.to, mv.from.len())?;
         frame::each(&mv.from, |from| {
             let to = place.of(from)?;
             match frame.client.dialect() {
@@ -81,23 +81,23 @@ fn replace(client: &Client, from: &Path, to: &Path) -> Outcome<()> {
 }
 
 /// The target of `mv` and `cp`.
-pub(super) struct Place<'a> {
+pub(super) struct Destination<'a> {
     to: &'a Path,
     is_dir: bool,
     /// Target paths assigned so far, with their sources.
     given: RefCell<BTreeMap<PathBuf, PathBuf>>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Destination<'a> {
     /// Determines whether the target is a directory.
     ///
     /// # Errors
     /// It has to be a directory, for several sources or because of its trailing slash, and is not.
-    pub(super) fn find(frame: &Frame, to: &'a Path, sources: usize) -> Outcome<Place<'a>> {
+    pub(super) fn find(frame: &Frame, to: &'a Path, sources: usize) -> Outcome<Destination<'a>> {
         let there = unless_gone(frame.client.metadata(to))?;
         let is_dir = there.as_ref().is_some_and(client::Metadata::is_dir);
         if is_dir || (sources == 1 && !to.as_os_str().as_bytes().ends_with(b"/")) {
-            return Ok(Place { to, is_dir, given: RefCell::default() });
+            return Ok(Destination { to, is_dir, given: RefCell::default() });
         }
         let (to, cause) = (to.display(), there.map_or("no such directory", |_| "not a directory"));
         let step = "make it with 'upcall mkdir', or name a directory";
@@ -112,11 +112,11 @@ impl<'a> Place<'a> {
         if !self.is_dir {
             return Ok(self.to.to_path_buf());
         }
-        let nameless = || {
+        let without_name = || {
             let from = from.display();
             Trouble::Host(format!("{from} has no name of its own; name the target in full"))
         };
-        let to = self.to.join(from.file_name().ok_or_else(nameless)?);
+        let to = self.to.join(from.file_name().ok_or_else(without_name)?);
         if let Some(other) = self.given.borrow_mut().insert(to.clone(), from.to_path_buf()) {
             let (from, to, other) = (from.display(), to.display(), other.display());
             let text = format!("cannot put {from} at {to}: {other} was just put there");

@@ -220,7 +220,7 @@ pub(super) fn unless_kept<T>(
     }
     Err(match trouble {
         Trouble::Server(error) => Trouble::Server(named(error, to)),
-        other @ (Trouble::Host(_) | Trouble::Unheard) => other,
+        other @ (Trouble::Host(_) | Trouble::ReaderClosed) => other,
     })
 }
 

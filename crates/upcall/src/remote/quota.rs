@@ -155,7 +155,7 @@ fn all(client: &Client, path: &Path) -> Outcome<Vec<Shown>> {
     for part in 0.. {
         let name = if part == 0 { ALL.to_string() } else { format!("{ALL}.{part}") };
         let text = client.attribute(path, &name);
-        let text = text.map_err(|error| explain(error, path, Doing::List))?;
+        let text = text.map_err(|error| explain(error, path, Action::List))?;
         if text.is_empty() {
             break;
         }
@@ -171,7 +171,7 @@ fn one(frame: &Frame, quota: &Quota) -> Outcome<Option<Shown>> {
     let (client, path) = (&frame.client, &quota.path);
     if quota.remove {
         let removed = client.remove_attribute(path, &quota.attribute());
-        removed.map_err(|error| explain(error, path, Doing::Remove))?;
+        removed.map_err(|error| explain(error, path, Action::Remove))?;
         return Ok(None);
     }
     let before = quota.read(client)?;
@@ -192,7 +192,7 @@ fn one(frame: &Frame, quota: &Quota) -> Outcome<Option<Shown>> {
     let files = quota.files.unwrap_or_else(|| kept(|it| it.files_max));
     let value = format!("max_bytes={} max_inodes={}", limit(size), limit(files));
     let set = client.set_attribute(path, &quota.attribute(), value.as_bytes());
-    set.map_err(|error| explain(error, path, Doing::Set))?;
+    set.map_err(|error| explain(error, path, Action::Set))?;
     let after = quota.read(client)?.ok_or_else(|| unreadable(path))?;
     if after.counted.is_some() {
         return Ok(Some(after));
@@ -200,7 +200,7 @@ fn one(frame: &Frame, quota: &Quota) -> Outcome<Option<Shown>> {
     // The file system stores any attribute; this one has no effect there.
     if before.is_none() {
         let removed = client.remove_attribute(path, &quota.attribute());
-        removed.map_err(|error| explain(error, path, Doing::Remove))?;
+        removed.map_err(|error| explain(error, path, Action::Remove))?;
     }
     let path = path.display();
     Err(Trouble::Host(format!("cannot set the quota of {path}: {NOT_A_VOLUME}")))
@@ -223,7 +223,7 @@ impl Quota {
                 Ok(Some(self.named(shown.ok_or_else(|| unreadable(&self.path))?)))
             }
             Err(error) if error.is_no_attribute() => Ok(None),
-            Err(error) => Err(explain(error, &self.path, Doing::Show)),
+            Err(error) => Err(explain(error, &self.path, Action::Show)),
         }
     }
 
@@ -257,14 +257,14 @@ fn unreadable(path: &Path) -> Trouble {
 
 /// The refused request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Doing {
+enum Action {
     Show,
     List,
     Set,
     Remove,
 }
 
-fn explain(error: Error, path: &Path, doing: Doing) -> Trouble {
+fn explain(error: Error, path: &Path, doing: Action) -> Trouble {
     const EINVAL: u32 = 22;
     const ENOSPC: u32 = 28;
     const EROFS: u32 = 30;
@@ -273,15 +273,15 @@ fn explain(error: Error, path: &Path, doing: Doing) -> Trouble {
     let shown = path.display();
     let advice = match (error.errno(), doing) {
         _ if error.is_fatal() || matches!(error, Error::Unsupported { .. }) => return error.into(),
-        (ENOSPC, Doing::Set) => "a volume has at most 4,096 quotas",
+        (ENOSPC, Action::Set) => "a volume has at most 4,096 quotas",
         (EROFS, _) => "nothing can be changed there",
-        (EINVAL, Doing::Set) => {
+        (EINVAL, Action::Set) => {
             "a directory above has a quota already, or it is not the root of the volume, which \
              the quotas of users want"
         }
-        (ENOTDIR, Doing::Set) => "name a directory",
+        (ENOTDIR, Action::Set) => "name a directory",
         (EOPNOTSUPP, _) => NOT_A_VOLUME,
-        _ if error.is_no_attribute() && doing == Doing::List => {
+        _ if error.is_no_attribute() && doing == Action::List => {
             "attach as root ('--as 0', by the unix socket of the server), and name the root of a \
              volume"
         }
@@ -292,10 +292,10 @@ fn explain(error: Error, path: &Path, doing: Doing) -> Trouble {
         _other => return error.into(),
     };
     let doing = match doing {
-        Doing::Show => "show the quota of",
-        Doing::List => "list the quotas of",
-        Doing::Set => "set the quota of",
-        Doing::Remove => "remove the quota of",
+        Action::Show => "show the quota of",
+        Action::List => "list the quotas of",
+        Action::Set => "set the quota of",
+        Action::Remove => "remove the quota of",
     };
     Trouble::Host(format!("cannot {doing} {shown}: {advice}"))
 }

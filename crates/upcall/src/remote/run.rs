@@ -291,8 +291,8 @@ fn once(frame: &Frame, run: &Run, module: &str, wasm: Option<&[u8]>) -> Outcome<
     }
     let file = Arc::new(file);
     let waiting = Waiting::new(!run.json);
-    let mut talk = Talk { frame, run, file: &file, feeding: false, waiting };
-    talk.listen()
+    let mut stream = RunStream { frame, run, file: &file, feeding: false, waiting };
+    stream.listen()
 }
 
 /// Writes all bytes; the offset has no meaning there.
@@ -306,7 +306,7 @@ pub(super) fn write(file: &File, mut bytes: &[u8]) -> Result<(), client::Error> 
 }
 
 /// A running program.
-struct Talk<'a> {
+struct RunStream<'a> {
     frame: &'a Frame,
     run: &'a Run,
     file: &'a Arc<File>,
@@ -316,7 +316,7 @@ struct Talk<'a> {
     waiting: Waiting,
 }
 
-impl Talk<'_> {
+impl RunStream<'_> {
     /// Reads the program's output to its end.
     fn listen(&mut self) -> Outcome<Came> {
         let (mut reply, mut piece) = (Vec::new(), vec![0; PIECE]);
@@ -343,7 +343,7 @@ impl Talk<'_> {
             Kind::Output => {
                 let mut out = io::stdout().lock();
                 let done = out.write_all(body).and_then(|()| out.flush());
-                done.map_err(|error| frame::unsaid(&error))?;
+                done.map_err(|error| frame::unsent(&error))?;
             }
             Kind::Error => {
                 let _ = io::stderr().lock().write_all(body);

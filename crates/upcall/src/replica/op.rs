@@ -127,21 +127,21 @@ fn op_request(operation: &Operation, words: &[String], place: u64) -> Outcome<Va
         Ok(op @ (Value::Object(_) | Value::String(_))) => op,
         Ok(_) | Err(_) => Value::from(words.to_vec()),
     };
-    let mut asked = json!({ "op": op, "timeout": operation.wait });
+    let mut requested = json!({ "op": op, "timeout": operation.wait });
     if operation.strict {
-        asked["strict"] = Value::from(true);
+        requested["strict"] = Value::from(true);
     }
     if let Some(token) = &operation.after {
-        asked["after"] = Value::from(token.as_str());
+        requested["after"] = Value::from(token.as_str());
     }
     if let [session, number] = &operation.once[..] {
         let first = number.parse::<u64>().map_err(|_| {
             Trouble::Host(format!("--once: '{number}' is no number; count from 1 on"))
         })?;
-        asked["session"] = Value::from(session.as_str());
-        asked["number"] = Value::from(first.saturating_add(place));
+        requested["session"] = Value::from(session.as_str());
+        requested["number"] = Value::from(first.saturating_add(place));
     }
-    Ok(asked)
+    Ok(requested)
 }
 
 /// Returns the value of a reply, for standard output; `None` if the operation has none.

@@ -98,7 +98,7 @@ pub(crate) fn export(export: &Export) -> ExitCode {
         require_sheet(frame, &export.service)?;
         let (bytes, count) = whole(frame, &form).map_err(|error| match error {
             Trouble::Host(why) => Trouble::Host(format!("cannot export: {why}")),
-            other @ (Trouble::Server(_) | Trouble::Unheard) => other,
+            other @ (Trouble::Server(_) | Trouble::ReaderClosed) => other,
         })?;
         std::fs::write(path, bytes).map_err(|error| trouble("write", path, &error))?;
         frame::emit(&format!("{count} cells are in {}\n", path.display()))?;

@@ -104,7 +104,7 @@ fn a_file_is_made_and_not_written_again_without_leave() {
 
 /// A mistyped path in a run that only reads creates nothing, whatever the target.
 #[test]
-fn a_run_that_only_reads_makes_nothing_unless_it_is_told_to() {
+fn a_read_only_run_creates_nothing_without_create() {
     let dir = Scratch::new("load-mistyped");
     let server = Server::start(dir.path(), &["--http-write", "--nfs", "127.0.0.1:0"]);
     let place = dir.path().display();
@@ -241,17 +241,17 @@ fn traces_are_described_converted_and_made_anonymous() {
     let dir = Scratch::new("load-traces");
     let file = |name: &str| text(&dir.path().join(name));
     trace(&dir.path().join("trace"));
-    let says = |words: &[&str]| {
+    let shows = |words: &[&str]| {
         let output = load(&[&["trace"], words].concat());
         let errors = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{words:?}: {errors}");
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    assert!(says(&["info", &file("trace")]).contains("300 I/Os"));
-    assert!(says(&["convert", &file("trace"), &file("recording")]).contains("300 I/Os written"));
+    assert!(shows(&["info", &file("trace")]).contains("300 I/Os"));
+    assert!(shows(&["convert", &file("trace"), &file("recording")]).contains("300 I/Os written"));
     let again = ["convert", &file("recording"), &file("msr"), "--into", "msr"];
-    assert!(says(&again).contains("300 I/Os written"));
-    says(&["anonymize", &file("recording"), &file("hidden"), "--key", "7"]);
+    assert!(shows(&again).contains("300 I/Os written"));
+    shows(&["anonymize", &file("recording"), &file("hidden"), "--key", "7"]);
     let hidden = std::fs::read(dir.path().join("hidden")).unwrap();
     assert!(!hidden.windows(4).any(|bytes| bytes == b"host"), "the name is not there");
     let output = load(&["compare", &file("trace"), &file("hidden")]);

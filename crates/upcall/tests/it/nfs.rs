@@ -44,7 +44,10 @@ fn only_allowed_networks_are_served() {
     let mut command = Command::new(BINARY);
     command.args(["serve", "--nfs", "127.0.0.1:0", "--nfs-allow", "192.0.2.0/33"]);
     let output = command.arg(dir.path()).output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("--nfs-allow 192.0.2.0/33: give an address or a network"), "{said}");
+    let outputs = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        outputs.contains("--nfs-allow 192.0.2.0/33: give an address or a network"),
+        "{outputs}"
+    );
     assert_eq!(output.status.code(), Some(2));
 }

@@ -161,7 +161,7 @@ fn a_name_space_is_shown_and_changed_while_it_is_served() {
 }
 
 #[test]
-fn each_user_is_told_to_the_server_behind() {
+fn each_user_is_sent_to_the_server_behind() {
     use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown};
     let scratch = Scratch::new("users");
     let dir = scratch.path();

@@ -1,6 +1,6 @@
 //! Streams of subtrees.
 #![allow(clippy::unwrap_used, reason = "a test ends where it fails")]
-#![allow(clippy::wildcard_enum_match_arm, reason = "a test says what it expects")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test expects one variant")]
 
 use crate::remote::works;
 use crate::server::{Scratch, Server, delete, get, put};

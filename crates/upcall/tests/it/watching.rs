@@ -40,9 +40,9 @@ fn every_request_to_the_file_of_watches_is_answered() {
     let mut many = String::from("/\nrelative\n/../x\n/d/**\n");
     many.push_str(&"/missing\n".repeat(100));
     let file = watch(&client, &many);
-    let mut said = String::new();
-    while said.matches("\"watching\"").count() < 2 {
-        said.push_str(&read(&file));
+    let mut outputs = String::new();
+    while outputs.matches("\"watching\"").count() < 2 {
+        outputs.push_str(&read(&file));
     }
     let long = "x".repeat(5000);
     assert!(file.write_at(long.as_bytes(), 0).is_err(), "a line is too long");

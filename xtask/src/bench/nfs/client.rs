@@ -108,7 +108,7 @@ type User = (u32, u32);
 
 /// Call in flight: its xid and procedure.
 #[derive(Clone, Copy, Default)]
-struct Asked {
+struct Requested {
     xid: u32,
     procedure: u32,
 }
@@ -211,10 +211,10 @@ impl Client {
                 random: 0x9e37_79b9 + index as u64 * 7919,
             })
             .collect();
-        let mut asked = vec![Asked::default(); depth];
+        let mut requested = vec![Requested::default(); depth];
         let (mut done, mut busy, mut out) = (0, depth, Vec::new());
         for slot in &mut slots {
-            asked[slot.index] = self.ask(work, slot, &mut out);
+            requested[slot.index] = self.ask(work, slot, &mut out);
         }
         while busy > 0 {
             self.stream.write_all(&out)?;
@@ -224,12 +224,12 @@ impl Client {
             let input = std::mem::take(&mut self.input);
             let mut at = 0;
             while let Some(size) = record_size(&input[at..])? {
-                let slot = self.receive(&input[at..at + size], &mut slots, &asked)?;
+                let slot = self.receive(&input[at..at + size], &mut slots, &requested)?;
                 at += size;
                 slot.step = (slot.step + 1) % work.steps;
                 done += u64::from(slot.step == 0);
                 if slot.step > 0 || more {
-                    asked[slot.index] = self.ask(work, slot, &mut out);
+                    requested[slot.index] = self.ask(work, slot, &mut out);
                 } else {
                     busy -= 1;
                 }
@@ -240,14 +240,14 @@ impl Client {
         Ok(done)
     }
 
-    fn ask(&mut self, work: &Work<'_>, slot: &mut Slot, out: &mut Vec<u8>) -> Asked {
+    fn ask(&mut self, work: &Work<'_>, slot: &mut Slot, out: &mut Vec<u8>) -> Requested {
         let start = out.len();
         let xid = self.next_xid(slot.index);
         begin(out, self.user, xid, [NFS, 0]);
         let procedure = (work.build)(slot, Arguments(out));
         out[start + 24..start + 28].copy_from_slice(&procedure.to_be_bytes());
         seal(out, start);
-        Asked { xid, procedure }
+        Requested { xid, procedure }
     }
 
     /// Checks a reply, and takes the handle from one of LOOKUP or CREATE.
@@ -255,15 +255,15 @@ impl Client {
         &mut self,
         bytes: &[u8],
         slots: &'a mut [Slot],
-        asked: &[Asked],
+        requested: &[Requested],
     ) -> Result<&'a mut Slot> {
         let record = record(bytes, &mut self.joined);
         let xid = number(record, 0)?;
         let index = xid as usize & ((1 << INDEX_BITS) - 1);
         let slot = slots.get_mut(index).context("a reply nobody asked for")?;
-        ensure!(asked[index].xid == xid, "a reply to another call");
+        ensure!(requested[index].xid == xid, "a reply to another call");
         let results = results(record)?;
-        let (procedure, status) = (asked[index].procedure, number(results, 0)?);
+        let (procedure, status) = (requested[index].procedure, number(results, 0)?);
         ensure!(status == 0, "procedure {procedure}, step {} failed: {status}", slot.step);
         match procedure {
             LOOKUP => slot.handle = handle(results, 4)?,

@@ -97,18 +97,18 @@ impl Contestant {
     }
 
     /// Returns a connection with the handles of the files.
-    pub(super) fn connect(&self) -> Result<(Client, Place)> {
+    pub(super) fn connect(&self) -> Result<(Client, Handles)> {
         let root = Client::connect(self.mount.0)?.mount(&self.mount.1)?;
         let mut client = Client::connect(self.server.ninep)?;
         let big = client.lookup(&root, "big")?;
         let small = client.lookup(&root, "small")?;
         let read_max = client.read_max(&root)?;
-        Ok((client, Place { root, big, small, read_max, next: Cell::new(0) }))
+        Ok((client, Handles { root, big, small, read_max, next: Cell::new(0) }))
     }
 }
 
 /// Handles of the files.
-pub(super) struct Place {
+pub(super) struct Handles {
     pub(super) root: Handle,
     pub(super) big: Handle,
     /// Directory of small files.

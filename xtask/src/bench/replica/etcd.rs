@@ -4,9 +4,9 @@
 //! Its client speaks gRPC as etcd's users do: eight connections for 64 clients, because one for
 //! each is slower, to the leader where requests have to go there anyway.
 
-use super::asker::Seen;
 use super::houses::{SERVERS, TIMEOUT, fetch};
-use super::talks::{KEY, KEYS, VALUE};
+use super::messages::{KEY, KEYS, VALUE};
+use super::requester::Seen;
 use crate::server::{self, Server};
 use crate::sh;
 use anyhow::{Context as _, Result, ensure};
@@ -83,7 +83,7 @@ impl Etcd {
         let start = Instant::now();
         for server in &self.servers {
             while !fetch(server.ninep, "GET", "/health", "").is_ok_and(|it| it.contains("true")) {
-                ensure!(start.elapsed() < TIMEOUT, "etcd is not healthy: {}", server.said());
+                ensure!(start.elapsed() < TIMEOUT, "etcd is not healthy: {}", server.printed());
                 std::thread::sleep(Duration::from_millis(100));
             }
         }
@@ -137,12 +137,12 @@ impl Etcd {
 }
 
 /// Parses the benchmark tool's output.
-fn seen(operations: u64, said: &str) -> Result<Seen> {
-    ensure!(!said.contains("Error distribution"), "etcd's benchmark: {said}");
+fn seen(operations: u64, printed: &str) -> Result<Seen> {
+    ensure!(!printed.contains("Error distribution"), "etcd's benchmark: {printed}");
     let find = |begin: &str| {
-        let line = said.lines().find_map(|line| line.trim().strip_prefix(begin));
+        let line = printed.lines().find_map(|line| line.trim().strip_prefix(begin));
         let word = line.and_then(|rest| rest.split_whitespace().next());
-        let word = word.with_context(|| format!("etcd's benchmark says no {begin}: {said}"))?;
+        let word = word.with_context(|| format!("etcd's benchmark says no {begin}: {printed}"))?;
         Ok::<f64, anyhow::Error>(word.parse()?)
     };
     let (p50, p99) = (find("50% in")? * 1e6, find("99% in")? * 1e6);
@@ -168,14 +168,14 @@ fn built() -> Result<PathBuf> {
 
 fn go(dir: &Path, args: &[&str]) -> Result<Command> {
     let go = sh::which("go").context("no go toolchain")?.display().to_string();
-    let said = sh::read(sh::cmd(&go, &["env", "GOVERSION"]).env("GOTOOLCHAIN", "local"))?;
-    let minor = said.trim().strip_prefix("go1.").and_then(|rest| {
+    let printed = sh::read(sh::cmd(&go, &["env", "GOVERSION"]).env("GOTOOLCHAIN", "local"))?;
+    let minor = printed.trim().strip_prefix("go1.").and_then(|rest| {
         rest.split(|letter: char| !letter.is_ascii_digit()).next()?.parse::<u32>().ok()
     });
     ensure!(
         minor.is_none_or(|minor| minor >= GO_MINOR_MIN),
         "{} cannot build etcd {VERSION}: Go 1.{GO_MINOR_MIN} can; put a newer one into PATH",
-        said.trim()
+        printed.trim()
     );
     let mut command = sh::cmd(&go, args);
     command.current_dir(dir).env("GOTOOLCHAIN", "local").env("GOPATH", dir.join("go"));
@@ -190,12 +190,12 @@ mod tests {
 
     #[test]
     fn etcd_benchmark_output_is_parsed() {
-        let said = "\nSummary:\n  Total:\t0.5 secs.\n  Requests/sec:\t7106.25\n\nLatency \
+        let printed = "\nSummary:\n  Total:\t0.5 secs.\n  Requests/sec:\t7106.25\n\nLatency \
                     distribution:\n  50% in 0.0078 secs.\n  99% in 0.0221 secs.\n";
-        let seen = seen(20, said).unwrap();
+        let seen = seen(20, printed).unwrap();
         assert_eq!((seen.operations, seen.rate), (20, 7106.25));
         assert!((seen.p50 - 7800.0).abs() < 0.1 && (seen.p99 - 22100.0).abs() < 0.1);
         assert!(super::seen(20, "Requests/sec: 5\n").is_err());
-        assert!(super::seen(20, &format!("{said}\nError distribution:\n")).is_err());
+        assert!(super::seen(20, &format!("{printed}\nError distribution:\n")).is_err());
     }
 }

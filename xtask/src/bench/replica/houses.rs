@@ -1,7 +1,7 @@
 //! Three servers each: our replicas of a map, and Redis with two replicas of its own.
 
-use super::asker::{self, Seen, Until};
-use super::talks::{self, Deed, Ours, Redis, Way};
+use super::messages::{self, Operation, Ours, Parameters, Redis};
+use super::requester::{self, Seen, Until};
 use crate::server::{self, Kind, Server};
 use crate::sh;
 use anyhow::{Context as _, Result, ensure};
@@ -46,8 +46,8 @@ impl House {
             servers.push(Server::start_at(kind, &dir, *ports, &extra)?);
         }
         let house = House { servers };
-        let way = Way { deed: Deed::Load, strict: 0, lines: 100, once: false };
-        house.ask(1, 1, Until::Count(talks::KEYS), way)?;
+        let way = Parameters { action: Operation::Load, strict: 0, lines: 100, once: false };
+        house.ask(1, 1, Until::Count(messages::KEYS), way)?;
         house.settle()?;
         Ok(house)
     }
@@ -58,7 +58,7 @@ impl House {
         replicas: usize,
         clients: usize,
         until: Until,
-        way: Way,
+        way: Parameters,
     ) -> Result<Seen> {
         self.ask_each(replicas, clients, until, |_| way)
     }
@@ -69,11 +69,11 @@ impl House {
         replicas: usize,
         clients: usize,
         until: Until,
-        way: impl Fn(usize) -> Way,
+        way: impl Fn(usize) -> Parameters,
     ) -> Result<Seen> {
         let ports: Vec<u16> =
             (0..clients).map(|client| self.servers[client % replicas].http).collect();
-        asker::run(&ports, until, |client| Ours::new(NAME, client, way(client)))
+        requester::run(&ports, until, |client| Ours::new(NAME, client, way(client)))
     }
 
     /// Waits until all operations are stable everywhere.
@@ -142,7 +142,7 @@ impl RedisHouse {
             ensure!(start.elapsed() < TIMEOUT, "Redis' replicas do not come");
             std::thread::sleep(Duration::from_millis(100));
         }
-        house.ask(16, Until::Count(talks::KEYS), Some(2))?;
+        house.ask(16, Until::Count(messages::KEYS), Some(2))?;
         Ok(house)
     }
 
@@ -151,19 +151,19 @@ impl RedisHouse {
         let mut stream = TcpStream::connect(("127.0.0.1", self.servers[0].ninep))?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(b"SET x y\r\nWAIT 2 1000\r\n")?;
-        let mut said = Vec::new();
-        while said.iter().filter(|byte| **byte == b'\n').count() < 2 {
+        let mut printed = Vec::new();
+        while printed.iter().filter(|byte| **byte == b'\n').count() < 2 {
             let mut room = [0; 64];
             let count = stream.read(&mut room)?;
             ensure!(count > 0, "Redis hung up");
-            said.extend_from_slice(&room[..count]);
+            printed.extend_from_slice(&room[..count]);
         }
-        Ok(said.ends_with(b":2\r\n"))
+        Ok(printed.ends_with(b":2\r\n"))
     }
 
     /// Runs clients that set keys at the primary and wait for `wait` replicas.
     pub(super) fn ask(&self, clients: usize, until: Until, wait: Option<u8>) -> Result<Seen> {
         let ports = vec![self.servers[0].ninep; clients];
-        asker::run(&ports, until, |_| Redis::new(wait))
+        requester::run(&ports, until, |_| Redis::new(wait))
     }
 }

@@ -5,9 +5,9 @@
 //! the state for deduplication is measured as well. The number of keys is the same at the end as at
 //! the beginning.
 
-use super::asker::{self, Until};
 use super::houses::{House, SERVERS};
-use super::talks::{Deed, Way};
+use super::messages::{Operation, Parameters};
+use super::requester::{self, Until};
 use crate::bench::{Plan, record};
 use crate::server::{Kind, Server};
 use crate::sh;
@@ -29,7 +29,7 @@ const LINES: u64 = 16;
 const STRICT: u64 = 10;
 
 /// Measurement after a step.
-struct Look {
+struct Sample {
     operations: u64,
     rate: f64,
     /// Resident memory of each server, MiB.
@@ -43,13 +43,13 @@ struct Look {
 pub(crate) fn run(plan: &Plan) -> Result<String> {
     let house = House::start(Kind::Uring, &sh::empty("bench/replica")?)?;
     let all = plan.operations.unwrap_or(OPERATIONS);
-    let mut looks: Vec<Look> = Vec::new();
+    let mut looks: Vec<Sample> = Vec::new();
     let mut done = 0;
     while done < all {
         let seen = house.mix(STEP.min(all - done))?;
         done += seen.operations;
         let rss = house.servers.iter().map(resident).collect();
-        let look = Look { operations: done, rate: seen.rate, rss };
+        let look = Sample { operations: done, rate: seen.rate, rss };
         eprintln!("   {done} operations, {:.0}/s; MiB: {:.0?}", look.rate, look.rss);
         looks.push(look);
     }
@@ -64,9 +64,9 @@ pub(crate) fn run(plan: &Plan) -> Result<String> {
 
 impl House {
     /// Runs this number of operations of all kinds.
-    fn mix(&self, count: u64) -> Result<asker::Seen> {
-        let way = Way { deed: Deed::Any, strict: STRICT, lines: LINES, once: false };
-        let way = |client: usize| Way { once: client.is_multiple_of(2), ..way };
+    fn mix(&self, count: u64) -> Result<requester::Seen> {
+        let way = Parameters { action: Operation::Any, strict: STRICT, lines: LINES, once: false };
+        let way = |client: usize| Parameters { once: client.is_multiple_of(2), ..way };
         self.ask_each(SERVERS, CLIENTS, Until::Count(count), way)
     }
 }
@@ -78,7 +78,7 @@ fn resident(server: &Server) -> f64 {
 
 /// Returns the greatest growth of a server since the settled measurement, if there are enough of
 /// them.
-fn grown(looks: &[Look]) -> Option<f64> {
+fn grown(looks: &[Sample]) -> Option<f64> {
     let (settled, last) = (looks.get(SETTLED - 1)?, looks.last()?);
     let ratios = last.rss.iter().zip(&settled.rss).map(|(last, settled)| last / settled);
     ratios.max_by(f64::total_cmp)
@@ -99,7 +99,7 @@ fn circumstances(grown: Option<f64>) -> String {
     )
 }
 
-fn markdown(looks: &[Look]) -> String {
+fn markdown(looks: &[Sample]) -> String {
     let servers = looks.first().map_or(0, |look| look.rss.len());
     let mut text = "| operations | a second |".to_owned();
     (1..=servers).for_each(|server| text += &format!(" replica {server}, MiB |"));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn growth_is_that_of_the_server_that_grows_most() {
-        let look = |rss: [f64; 2]| Look { operations: 1, rate: 2.0, rss: rss.to_vec() };
+        let look = |rss: [f64; 2]| Sample { operations: 1, rate: 2.0, rss: rss.to_vec() };
         let looks = [look([1.0, 1.0]), look([10.0, 10.0]), look([50.0, 9.0]), look([11.0, 15.0])];
         assert_eq!(grown(&looks), Some(1.5));
         assert_eq!(grown(&looks[..1]), None);

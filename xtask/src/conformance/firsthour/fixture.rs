@@ -196,17 +196,17 @@ impl Fixture {
     /// Returns the first difference between the page and an output. For a load generator only the
     /// names of the lines are compared; root acts as the owner of the served files, and some
     /// machines have a low limit of open files or compile slowly.
-    pub(super) fn compare(&self, shown: &Shown, said: &[String]) -> Option<String> {
+    pub(super) fn compare(&self, shown: &Shown, printed: &[String]) -> Option<String> {
         let first = |line: &String| line.split_whitespace().next().unwrap_or_default().to_owned();
         if shown.command.starts_with("upcall load --target") {
             let shown = shown.output.iter().map(first);
-            let said: Vec<String> = said.iter().map(first).collect();
+            let printed: Vec<String> = printed.iter().map(first).collect();
             let verdict = ["VALID", "INVALID", "·"];
             let mut names = shown.filter(|name| !verdict.contains(&name.as_str()));
             let missing = names.find(|name| {
                 name.chars().next().is_some_and(char::is_alphabetic)
                     && name.chars().all(char::is_lowercase)
-                    && !said.contains(name)
+                    && !printed.contains(name)
             });
             return missing.map(|name| format!("the page shows a line {name}"));
         }
@@ -217,8 +217,8 @@ impl Fixture {
                 && !line.contains("only its first run")
         };
         let shown: Vec<String> = shown.output.iter().filter(about_files).cloned().collect();
-        let said: Vec<String> = said.iter().filter(about_files).cloned().collect();
-        difference(&shown, &said, numbers)
+        let printed: Vec<String> = printed.iter().filter(about_files).cloned().collect();
+        difference(&shown, &printed, numbers)
     }
 }
 

@@ -40,12 +40,12 @@ pub(super) enum Numbers {
 
 /// Returns the first difference between the output of a page and that of a command. A line `…`
 /// is any number of lines, and `…` within a line is any text.
-pub(super) fn difference(shown: &[String], said: &[String], numbers: Numbers) -> Option<String> {
+pub(super) fn difference(shown: &[String], printed: &[String], numbers: Numbers) -> Option<String> {
     let shape = |line: &str| match numbers {
         Numbers::Exact => without_hashes(line),
         Numbers::Any => shape(line),
     };
-    let mut said = said.iter().map(|line| shape(line)).peekable();
+    let mut printed = printed.iter().map(|line| shape(line)).peekable();
     let mut skips = false;
     for line in shown {
         if line.trim() == "…" {
@@ -54,16 +54,16 @@ pub(super) fn difference(shown: &[String], said: &[String], numbers: Numbers) ->
         }
         let wanted = shape(line);
         let found = if skips {
-            said.by_ref().any(|line| fits(&wanted, &line))
+            printed.by_ref().any(|line| fits(&wanted, &line))
         } else {
-            said.next().is_some_and(|line| fits(&wanted, &line))
+            printed.next().is_some_and(|line| fits(&wanted, &line))
         };
         if !found {
             return Some(format!("the page shows: {line}"));
         }
         skips = false;
     }
-    let rest: Vec<String> = said.filter(|line| !line.is_empty()).collect();
+    let rest: Vec<String> = printed.filter(|line| !line.is_empty()).collect();
     (!skips && !rest.is_empty()).then(|| format!("the page does not show: {}", rest.join(" / ")))
 }
 
@@ -163,8 +163,8 @@ mod tests {
 
     #[test]
     fn outputs_of_one_shape_are_equal_and_others_are_not() {
-        let same = |shown: &str, said: &str| {
-            difference(&lines(shown), &lines(said), Numbers::Any).is_none()
+        let same = |shown: &str, printed: &str| {
+            difference(&lines(shown), &lines(printed), Numbers::Any).is_none()
         };
         assert!(same("copied 78,579 files, 1.2 GiB in 6.6 s", "copied 1 file, 3 KiB in 0.1 ms"));
         assert!(same("{\"token\":\"de6da4ac-1:2.2:1\"}", "{\"token\":\"0a6da4ff-11:2.3:1\"}"));
@@ -177,8 +177,8 @@ mod tests {
         assert!(!same("one\ntwo", "one"));
         assert!(!same("created x", "made x"));
         assert!(same("df53a9a4e5a1… rest", "df53a9a4e5a1bbbb rest"));
-        let equal = |shown: &str, said: &str| {
-            difference(&lines(shown), &lines(said), Numbers::Exact).is_none()
+        let equal = |shown: &str, printed: &str| {
+            difference(&lines(shown), &lines(printed), Numbers::Exact).is_none()
         };
         assert!(equal("{12,\"de6da4ac-1:2.2:1\"}", "{12,\"0a6da4ff-1:2.2:1\"}"));
         assert!(!equal("12", "13") && !equal("\"de6da4ac-1:2\"", "\"de6da4ac-1:3\""));

@@ -57,13 +57,13 @@ impl Runner {
 
     /// Runs a command and compares its output; returns the reason if it cannot run here.
     fn perform(&mut self, shown: &Shown) -> Result<Option<String>> {
-        let (code, said) = match self.fixture.method(&shown.command) {
+        let (code, printed) = match self.fixture.method(&shown.command) {
             Method::Skip(why) => return Ok(Some(why)),
             Method::Plain => self.run(&shown.command)?,
             Method::Before(others) => {
                 for other in others {
-                    let (code, said) = self.run(other)?;
-                    let text = said.join("\n");
+                    let (code, printed) = self.run(other)?;
+                    let text = printed.join("\n");
                     ensure!(code.is_none_or(|it| it == 0), "before it, {other}: {code:?}: {text}");
                 }
                 self.run(&shown.command)?
@@ -72,11 +72,11 @@ impl Runner {
                 (Some(0), self.beside(&shown.command, other, shown.output.len())?)
             }
         };
-        let text = said.join("\n");
+        let text = printed.join("\n");
         let fits = code.is_none_or(|code| self.fixture.expects(shown, code));
         ensure!(fits, "exit code {code:?}: {text}");
         if !shown.output.is_empty()
-            && let Some(difference) = self.fixture.compare(shown, &said)
+            && let Some(difference) = self.fixture.compare(shown, &printed)
         {
             bail!("{difference}\nit says:\n{text}");
         }
@@ -119,10 +119,10 @@ impl Runner {
     fn beside(&mut self, command: &str, other: &str, count: usize) -> Result<Vec<String>> {
         let (mut child, log) = self.start(command)?;
         let begun = Instant::now();
-        let said = loop {
-            let said = lines(&read(&log)?);
-            if said.len() >= count || begun.elapsed() > COMMAND_TIME {
-                break said;
+        let printed = loop {
+            let printed = lines(&read(&log)?);
+            if printed.len() >= count || begun.elapsed() > COMMAND_TIME {
+                break printed;
             }
             let (code, text) = self.run(other)?;
             ensure!(code == Some(0), "{other}: {code:?}: {}", text.join("\n"));
@@ -130,7 +130,7 @@ impl Runner {
         };
         child.kill()?;
         child.wait()?;
-        Ok(said.into_iter().take(count).collect())
+        Ok(printed.into_iter().take(count).collect())
     }
 
     fn start(&mut self, command: &str) -> Result<(Child, PathBuf)> {

@@ -36,7 +36,7 @@ fn fill(dir: &Path, directories: usize) -> Result<()> {
 /// Looks at all files that another mount has made, and reads them: the number of messages does not
 /// grow with that of the files.
 pub(super) fn few_messages(watched: &Watched<'_>) -> Result<String> {
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     ensure!(fs::read_dir(watched.b)?.count() > 0, "the root is empty");
     ensure!(watched.b.join(".upcall/queues").exists(), "a directory that is not listed");
     for (name, directories) in [("ahead-few", 20), ("ahead-many", 80)] {
@@ -54,9 +54,9 @@ pub(super) fn few_messages(watched: &Watched<'_>) -> Result<String> {
         ensure!(files == directories * FILES, "{files} files were found");
         let (_, reads) = measured("read", "grep", &["-rc", "directory"])?;
         ensure!(same(&watched.a.join(name), &dir)?, "the contents are others");
-        said.push(format!("{files} files: {finds} messages to find, {reads} to read them"));
+        printed.push(format!("{files} files: {finds} messages to find, {reads} to read them"));
     }
-    Ok(said.join("; "))
+    Ok(printed.join("; "))
 }
 
 fn same(a: &Path, b: &Path) -> Result<bool> {

@@ -412,7 +412,7 @@ fn sqlite(pair: &Pair<'_>) -> Result<String> {
     ensure!(failed == 0, "{failed} writers failed");
     let took = begin.elapsed();
     let query = "select count(*) from t; pragma integrity_check";
-    let said = sh::read(&mut sh::cmd("sqlite3", &[b.as_str(), query]))?;
-    ensure!(said.trim() == format!("{}\nok", WRITERS * INSERTS), "{said}");
+    let printed = sh::read(&mut sh::cmd("sqlite3", &[b.as_str(), query]))?;
+    ensure!(printed.trim() == format!("{}\nok", WRITERS * INSERTS), "{printed}");
     Ok(format!("{} transactions in {} ms", WRITERS * INSERTS, took.as_millis()))
 }

@@ -109,8 +109,8 @@ fn fsx(program: &Path, dir: &Path, long: bool) -> Result<String> {
     let running = (1..=FILES).map(start).collect::<Result<Vec<_>>>()?;
     for child in running {
         let output = child.wait_with_output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "{}: {said}", output.status);
+        let printed = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{}: {printed}", output.status);
     }
     Ok(format!("{count} operations on each of {FILES} files"))
 }
@@ -121,10 +121,10 @@ fn stress(stressor: &str, dir: &Path, long: bool) -> Result<String> {
     let mut command = sh::cmd("stress-ng", &["--verify", "--timeout", seconds, "--temp-path"]);
     command.arg(dir).args([&format!("--{stressor}"), "2"]);
     let output = command.output().context("run stress-ng")?;
-    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success(), "{}: {said}", output.status);
+    let printed = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    ensure!(output.status.success(), "{}: {printed}", output.status);
     // One that found nothing to do has not tested anything.
-    let is_skipped = said.contains("skipped:") && !said.contains("skipped: 0");
-    ensure!(!is_skipped && !said.contains("not implemented"), "it was skipped: {said}");
+    let is_skipped = printed.contains("skipped:") && !printed.contains("skipped: 0");
+    ensure!(!is_skipped && !printed.contains("not implemented"), "it was skipped: {printed}");
     Ok(String::new())
 }

@@ -37,18 +37,18 @@ impl Mounted {
         BufReader::new(output).read_line(&mut line)?;
         let mut mounted = Mounted { dir, child };
         if !line.starts_with("mounted ") {
-            bail!("it ended: {}", mounted.said()?);
+            bail!("it ended: {}", mounted.printed()?);
         }
         Ok(mounted)
     }
 
     /// Returns what the process has said, after its end.
-    fn said(&mut self) -> Result<String> {
-        let mut said = String::new();
+    fn printed(&mut self) -> Result<String> {
+        let mut printed = String::new();
         if let Some(mut errors) = self.child.stderr.take() {
-            errors.read_to_string(&mut said)?;
+            errors.read_to_string(&mut printed)?;
         }
-        Ok(said)
+        Ok(printed)
     }
 
     fn signal(&self) -> Result<()> {
@@ -61,16 +61,16 @@ impl Mounted {
     pub(crate) fn stop(mut self) -> Result<()> {
         let errors = self.child.stderr.take().context("it is a pipe")?;
         self.signal()?;
-        let mut said = String::new();
+        let mut printed = String::new();
         for line in BufReader::new(errors).lines() {
             let line = line?;
             if line.contains("cannot unmount") {
                 self.signal()?;
             }
-            said += &line;
+            printed += &line;
         }
         let status = self.child.wait()?;
-        ensure!(status.success(), "it ended with {status}: {said}");
+        ensure!(status.success(), "it ended with {status}: {printed}");
         Ok(())
     }
 

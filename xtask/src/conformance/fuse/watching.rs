@@ -39,7 +39,7 @@ pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns how often the server was asked for attributes and entries.
+/// Returns how often the server was requested attributes and entries.
 fn questions(server: &Server) -> Result<u64> {
     messages(server, &["Getattr", "Readdir"])
 }

@@ -35,8 +35,8 @@ fn reuse(server: &Server, _: &Ground) -> Result<String> {
     let url = format!("http://127.0.0.1:{}/digits", server.http);
     let format = "%{num_connects} ";
     let args = ["-sS", "-m", "10", "-o", "/dev/null", "-o", "/dev/null", "-o", "/dev/null", "-w"];
-    let said = sh::read(sh::cmd("curl", &args).args([format, &url, &url, &url]))?;
-    ensure!(said.trim() == "1 0 0", "connections made: {said}");
+    let printed = sh::read(sh::cmd("curl", &args).args([format, &url, &url, &url]))?;
+    ensure!(printed.trim() == "1 0 0", "connections made: {printed}");
     Ok("three requests, one connection".into())
 }
 

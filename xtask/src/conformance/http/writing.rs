@@ -149,12 +149,12 @@ fn put_cut_off(server: &Server, ground: &Ground) -> Result<String> {
         let sent = head.len() + BODY.len();
         raw.send((head + BODY).as_bytes())?;
         // The requests for the metric are counted, too.
-        let asked = request(server, "GET", METRICS, "").len();
+        let requested = request(server, "GET", METRICS, "").len();
         let mut questions = 0;
         await_state("the beginning arrives", || {
             questions += 1;
             let received = metric(server, RECEIVED)? - before;
-            Ok(received >= (sent + questions * asked) as u64)
+            Ok(received >= (sent + questions * requested) as u64)
         })?;
         ensure!(ground.text(server, "whole")? == "whole", "an incomplete file is visible");
         drop(raw);

@@ -1,7 +1,7 @@
 //! The clients, and their implementation of each step.
 
 use super::tools::{self, Tools};
-use super::{Dialect, ENTRIES, NESTED, Running, Scene, Step};
+use super::{Dialect, ENTRIES, NESTED, Running, Setup, Step};
 use crate::server;
 use crate::sh;
 use anyhow::{Context, Result, bail, ensure};
@@ -110,14 +110,14 @@ impl Client {
     }
 
     /// Runs a client of this host. `id` is a unique name.
-    pub(super) fn run(self, scene: &Scene, server: &Running, id: &str) -> Vec<Step> {
+    pub(super) fn run(self, setup: &Setup, server: &Running, id: &str) -> Vec<Step> {
         let mut steps = Vec::new();
         let outcome = match self {
-            Client::Diod => Tool::new(scene, server, &mut steps).diod(),
-            Client::UpcallL => Tool::new(scene, server, &mut steps).upcall("9P2000.L", id),
-            Client::Upcall => Tool::new(scene, server, &mut steps).upcall("9P2000", id),
+            Client::Diod => Tool::new(setup, server, &mut steps).diod(),
+            Client::UpcallL => Tool::new(setup, server, &mut steps).upcall("9P2000.L", id),
+            Client::Upcall => Tool::new(setup, server, &mut steps).upcall("9P2000", id),
             Client::P9 | Client::Plan9 | Client::Python | Client::LinuxL | Client::Linux => {
-                self.program(scene, server, id).map(|found| steps = found)
+                self.program(setup, server, id).map(|found| steps = found)
             }
         };
         if let Err(error) = outcome {
@@ -127,10 +127,10 @@ impl Client {
     }
 
     /// Runs a client that prints its steps itself.
-    fn program(self, scene: &Scene, server: &Running, id: &str) -> Result<Vec<Step>> {
-        let tools = scene.tools;
+    fn program(self, setup: &Setup, server: &Running, id: &str) -> Result<Vec<Step>> {
+        let tools = setup.tools;
         let go = if self == Client::P9 { &tools.p9_client } else { &tools.plan9_client };
-        let mut command = sh::cmd("timeout", &[server.patience.to_string()]);
+        let mut command = sh::cmd("timeout", &[server.timeout.to_string()]);
         if self == Client::Python {
             let python = tools.python.as_ref().context("no client")?;
             command.arg(&python.program).arg(&python.client);
@@ -138,10 +138,10 @@ impl Client {
             command.arg(go.as_ref().context("no client")?);
         }
         command.arg(format!("127.0.0.1:{}", server.port)).arg(&server.aname).arg(server.base);
-        command.arg(&scene.ground.dir).arg(scene.ground.written()).arg(NESTED).arg(id);
+        command.arg(&setup.ground.dir).arg(setup.ground.written()).arg(NESTED).arg(id);
         let output = command.output()?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let steps: Vec<_> = said.lines().filter_map(Step::parse).collect();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let steps: Vec<_> = printed.lines().filter_map(Step::parse).collect();
         if steps.is_empty() && output.status.code() == Some(124) {
             bail!("no answer");
         }
@@ -155,14 +155,14 @@ impl Client {
 
 /// A client of one command for each step.
 struct Tool<'a> {
-    scene: &'a Scene<'a>,
+    setup: &'a Setup<'a>,
     server: &'a Running,
     steps: &'a mut Vec<Step>,
 }
 
 impl<'a> Tool<'a> {
-    fn new(scene: &'a Scene<'a>, server: &'a Running, steps: &'a mut Vec<Step>) -> Tool<'a> {
-        Tool { scene, server, steps }
+    fn new(setup: &'a Setup<'a>, server: &'a Running, steps: &'a mut Vec<Step>) -> Tool<'a> {
+        Tool { setup, server, steps }
     }
 
     /// Records a step; returns whether it succeeded.
@@ -176,14 +176,14 @@ impl<'a> Tool<'a> {
     fn diod(mut self) -> Result<()> {
         let command = |server: &Running, name: &str, path: &str| -> Result<Command> {
             let program = sh::which(name).with_context(|| format!("no {name}"))?;
-            let mut command = sh::cmd("timeout", &[server.patience.to_string()]);
-            command.arg(program).args(["-t", &(server.patience - 1).to_string(), "-s"]);
+            let mut command = sh::cmd("timeout", &[server.timeout.to_string()]);
+            command.arg(program).args(["-t", &(server.timeout - 1).to_string(), "-s"]);
             command.arg(format!("127.0.0.1:{}", server.port)).arg("-a").arg(&server.aname);
             command.arg(format!("{}/{path}", server.base).trim_start_matches('/'));
             Ok(command)
         };
         let list = bytes(command(self.server, "diodls", "list")?);
-        let (big, deep) = (self.scene.ground.dir.join("big"), self.scene.ground.dir.join(NESTED));
+        let (big, deep) = (self.setup.ground.dir.join("big"), self.setup.ground.dir.join(NESTED));
         if !self.attached(&list) {
             return Ok(());
         }
@@ -198,15 +198,15 @@ impl<'a> Tool<'a> {
     fn upcall(mut self, protocol: &str, id: &str) -> Result<()> {
         let server = self.server;
         let command = |name: &str, words: &[&str]| {
-            let mut command = sh::cmd("timeout", &[server.patience.to_string()]);
+            let mut command = sh::cmd("timeout", &[server.timeout.to_string()]);
             command.arg(server::binary()).arg(name).args(["--protocol", protocol]);
-            command.args(["--timeout", &(server.patience - 1).to_string()]);
+            command.args(["--timeout", &(server.timeout - 1).to_string()]);
             command.args(["--aname", &server.aname]);
             command.arg(format!(":{}", server.port)).args(words).stdin(Stdio::null());
             command
         };
         let at = |path: &str| format!("{}/{path}", server.base);
-        let (big, deep) = (self.scene.ground.dir.join("big"), self.scene.ground.dir.join(NESTED));
+        let (big, deep) = (self.setup.ground.dir.join("big"), self.setup.ground.dir.join(NESTED));
         let list = bytes(command("ls", &[&at("list")]));
         if !self.attached(&list) {
             return Ok(());
@@ -216,7 +216,7 @@ impl<'a> Tool<'a> {
         self.step("read", read.and_then(|read| same(&read, &big)));
         let read = bytes(command("get", &[&at(NESTED), "-"]));
         self.step("nested", read.and_then(|read| same(&read, &deep)));
-        let (from, to) = (self.scene.ground.written(), at(&format!("made-{id}")));
+        let (from, to) = (self.setup.ground.written(), at(&format!("made-{id}")));
         let put = bytes(command("put", &[&from.display().to_string(), &to])).map(|_| ());
         if !self.step("create", put) {
             return Ok(());
@@ -241,12 +241,12 @@ impl<'a> Tool<'a> {
 /// Returns a command's output, or its error text as the error.
 fn bytes(mut command: Command) -> Result<Vec<u8>> {
     let output = command.output()?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+    let printed = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
     match output.status.code() {
         Some(0) => Ok(output.stdout),
-        Some(124) => bail!("no answer; {said}"),
-        _ if said.is_empty() => bail!("{}", output.status),
-        _ => bail!("{}", sh::tail(&said, 200)),
+        Some(124) => bail!("no answer; {printed}"),
+        _ if printed.is_empty() => bail!("{}", output.status),
+        _ => bail!("{}", sh::tail(&printed, 200)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Linux as the client: one virtual machine mounts each server in turn, in both dialects.
 
-use super::{Client, Dialect, Entry, NESTED, Row, Running, Scene, Step};
+use super::{Client, Dialect, Entry, NESTED, Row, Running, Setup, Step};
 use crate::sh;
 use crate::vm::Job;
 use anyhow::{Context, Result};
@@ -10,35 +10,35 @@ use std::time::Duration;
 const SCRIPT: &str = include_str!("guest.sh");
 
 /// Runs all pairs with Linux, and returns its release.
-pub(super) fn run(scene: &Scene) -> Result<(Vec<Entry>, String)> {
+pub(super) fn run(setup: &Setup) -> Result<(Vec<Entry>, String)> {
     let mut pairs: Vec<(Row, Client, Running)> = Vec::new();
     let mut script = SCRIPT.to_owned();
-    for row in scene.rows() {
+    for row in setup.rows() {
         for client in Client::ALL.into_iter().filter(|client| client.in_guest()) {
-            let running = scene.start(row, client)?;
+            let running = setup.start(row, client)?;
             let options = options(client, &running);
-            let (base, patience) = (running.base, running.patience);
-            writeln!(script, "pair {} {options} {patience} '{base}'", pairs.len())?;
+            let (base, timeout) = (running.base, running.timeout);
+            writeln!(script, "pair {} {options} {timeout} '{base}'", pairs.len())?;
             pairs.push((row, client, running));
         }
     }
     let job = Job::new("interop", &script, Duration::from_secs(240))?;
-    let dir = &scene.ground.dir;
-    job.file("written", &std::fs::read(scene.ground.written())?)?;
+    let dir = &setup.ground.dir;
+    job.file("written", &std::fs::read(setup.ground.written())?)?;
     job.file("nested", NESTED.as_bytes())?;
     for (name, path) in [("big.md5", "big"), ("deep.md5", NESTED)] {
         let sum = sh::read(sh::cmd("md5sum", &["--"]).arg(dir.join(path)))?;
         job.file(name, sum.split(' ').next().unwrap_or_default().as_bytes())?;
     }
-    let said = job.run()?;
-    let release = said.lines().find(|line| line.contains("@booted "));
+    let printed = job.run()?;
+    let release = printed.lines().find(|line| line.contains("@booted "));
     let release = release.and_then(|line| line.split(" ").last()).context("no release")?;
     let entries = pairs.into_iter().enumerate().map(|(number, (row, client, mut running))| {
         let mark = format!("@{number} ");
         let steps: Vec<_> =
-            said.lines().filter_map(|line| Step::parse(line.strip_prefix(&mark)?)).collect();
+            printed.lines().filter_map(|line| Step::parse(line.strip_prefix(&mark)?)).collect();
         let id = format!("linux-{number}");
-        (row, client, scene.cell((row, client), &id, &steps, &mut running))
+        (row, client, setup.cell((row, client), &id, &steps, &mut running))
     });
     Ok((entries.collect(), release.to_owned()))
 }

@@ -27,7 +27,10 @@ pub(super) fn read() -> Result<BTreeMap<(String, String), String>> {
             _ => {
                 let row = bare(first);
                 cells.extend(
-                    names.iter().zip(words).map(|(n, cell)| ((row.clone(), n.clone()), said(cell))),
+                    names
+                        .iter()
+                        .zip(words)
+                        .map(|(n, cell)| ((row.clone(), n.clone()), printed(cell))),
                 );
             }
         }
@@ -41,7 +44,7 @@ fn bare(name: &str) -> String {
 }
 
 /// Returns a cell without its footnote.
-fn said(cell: &str) -> String {
+fn printed(cell: &str) -> String {
     cell.split(" [").next().unwrap_or_default().to_owned()
 }
 
@@ -57,7 +60,7 @@ pub(super) fn write(entries: &[Entry], _tools: &Tools, kernel: &str) -> Result<(
          here Upcall is the\nserver of every client, and the client of every server.\n\n",
     );
     table(&mut text, entries, true, &mut notes)?;
-    text.push_str("\n## What was said\n\n");
+    text.push_str("\n## Error messages\n\n");
     for (number, note) in (1..).zip(&notes) {
         writeln!(text, "{number}. {note}")?;
     }

@@ -1,7 +1,7 @@
 //! The servers: ours, four third-party ones, and namespaces of ours that mount them.
 
 use super::tools::{self, Tools};
-use super::{Dialect, Scene};
+use super::{Dialect, Setup};
 use crate::server::{Kind, Server, free_port};
 use crate::sh;
 use anyhow::{Context, Result, bail};
@@ -77,7 +77,7 @@ impl Peer {
 /// Timeout of a client, seconds; and of one whose dialect the server does not support, which often
 /// gets no reply.
 pub(super) const TIMEOUT: u32 = 10;
-pub(super) const PATIENCE_IN_VAIN: u32 = 3;
+pub(super) const TIMEOUT_IN_VAIN: u32 = 3;
 
 /// A listening server, with those behind it.
 pub(super) struct Running {
@@ -86,7 +86,7 @@ pub(super) struct Running {
     /// Directory of the files in its tree: the root, or a mount point.
     pub(super) base: &'static str,
     /// Timeout of a client, seconds.
-    pub(super) patience: u32,
+    pub(super) timeout: u32,
     parts: Vec<(&'static str, Part)>,
 }
 
@@ -110,20 +110,20 @@ impl Drop for Other {
 
 impl Running {
     /// Starts a server on the ground.
-    pub(super) fn start(peer: Peer, scene: &Scene) -> Result<Running> {
-        let dir = &scene.ground.dir;
+    pub(super) fn start(peer: Peer, setup: &Setup) -> Result<Running> {
+        let dir = &setup.ground.dir;
         let known = |kind| -> Result<Running> {
             let server = Server::start(kind, dir, &[])?;
             let aname = server.dir.display().to_string();
             let (port, parts) = (server.ninep, vec![(peer.name(), Part::Known(server))]);
-            Ok(Running { port, aname, base: "", patience: TIMEOUT, parts })
+            Ok(Running { port, aname, base: "", timeout: TIMEOUT, parts })
         };
         if peer == Peer::Upcall || peer == Peer::Diod {
-            return known(if peer == Peer::Diod { Kind::Diod } else { scene.kind });
+            return known(if peer == Peer::Diod { Kind::Diod } else { setup.kind });
         }
         let port = free_port()?;
         let address = format!("127.0.0.1:{port}");
-        let mut command = scene.command(peer)?;
+        let mut command = setup.command(peer)?;
         match peer {
             Peer::P9ufs => command.arg("-root").arg(dir).arg(&address),
             Peer::Export9p => command.args(["-noperm", "-address", &address, "-dir"]).arg(dir),
@@ -133,17 +133,17 @@ impl Running {
         };
         let other = Other::start(command, port, peer.name())?;
         let parts = vec![(peer.name(), Part::Other(other))];
-        Ok(Running { port, aname: String::new(), base: "", patience: TIMEOUT, parts })
+        Ok(Running { port, aname: String::new(), base: "", timeout: TIMEOUT, parts })
     }
 
     /// Starts a namespace in front of it.
-    pub(super) fn joined(mut self, scene: &Scene) -> Result<Running> {
-        let ground = scene.ground;
+    pub(super) fn joined(mut self, setup: &Setup) -> Result<Running> {
+        let ground = setup.ground;
         let names = ground.aside.join(format!("names-{}", self.port));
         let (root, port, aname) = (ground.root.display(), self.port, &self.aname);
         let text = format!("mount / host:{root}\nmount -c /far 9p://127.0.0.1:{port}{aname}\n");
         std::fs::write(&names, text)?;
-        let server = Server::start_space(scene.kind, &names, &[])?;
+        let server = Server::start_space(setup.kind, &names, &[])?;
         self.port = server.ninep;
         self.parts.insert(0, ("upcall", Part::Known(server)));
         Ok(Running { aname: "/".into(), base: "/far", ..self })
@@ -168,7 +168,7 @@ impl Running {
     }
 }
 
-impl Scene<'_> {
+impl Setup<'_> {
     fn command(&self, peer: Peer) -> Result<Command> {
         let tools = self.tools;
         let program = match peer {
@@ -195,8 +195,8 @@ impl Other {
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             if other.child.try_wait()?.is_some() || start.elapsed() > Duration::from_secs(20) {
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
-                bail!("{name} does not listen: {}", sh::tail(&said, 600));
+                let printed = std::fs::read_to_string(&log).unwrap_or_default();
+                bail!("{name} does not listen: {}", sh::tail(&printed, 600));
             }
             std::thread::sleep(Duration::from_millis(10));
         }

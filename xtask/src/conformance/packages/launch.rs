@@ -101,7 +101,7 @@ impl Started {
         self.notifications.set_read_timeout(Some(NOTIFY_TIME))?;
         let mut bytes = [0; 4096];
         let Ok(length) = self.notifications.recv(&mut bytes) else {
-            bail!("no {line} within {NOTIFY_TIME:?}: {}", self.said());
+            bail!("no {line} within {NOTIFY_TIME:?}: {}", self.printed());
         };
         let text = String::from_utf8_lossy(&bytes[..length]).into_owned();
         ensure!(text.lines().any(|it| it == line), "the notification is {text:?}, not {line}");
@@ -113,7 +113,7 @@ impl Started {
     pub(super) fn expect_silence(&mut self) -> Result<()> {
         self.notifications.set_read_timeout(Some(SILENCE_TIME))?;
         ensure!(self.notifications.recv(&mut [0; 64]).is_err(), "it started without a connection");
-        ensure!(self.child.try_wait()?.is_none(), "it ended: {}", self.said());
+        ensure!(self.child.try_wait()?.is_none(), "it ended: {}", self.printed());
         Ok(())
     }
 
@@ -123,11 +123,11 @@ impl Started {
         kill_process(pid, Signal::TERM)?;
         self.expect("STOPPING=1")?;
         let status = self.child.wait()?;
-        ensure!(status.success(), "the server ended with {status}: {}", self.said());
+        ensure!(status.success(), "the server ended with {status}: {}", self.printed());
         Ok(())
     }
 
-    fn said(&self) -> String {
+    fn printed(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         sh::tail(&text, 600).to_owned()
     }

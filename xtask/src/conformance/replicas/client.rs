@@ -103,7 +103,7 @@ impl Client {
         let mut tries = 0;
         loop {
             tries += 1;
-            let mut asked = json!({
+            let mut requested = json!({
                 "op": { "append": record },
                 "strict": strict,
                 "session": self.session,
@@ -111,9 +111,9 @@ impl Client {
                 "timeout": TIMEOUT.as_secs_f64(),
             });
             if let Some(token) = &self.token {
-                asked["after"] = Value::from(token.as_str());
+                requested["after"] = Value::from(token.as_str());
             }
-            let why = match self.ask(&asked.to_string()) {
+            let why = match self.ask(&requested.to_string()) {
                 Ok((200, answer)) => {
                     let token = answer["token"].as_str().context("a token")?;
                     self.token = Some(token.to_string());

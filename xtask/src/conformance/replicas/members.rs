@@ -22,13 +22,13 @@ pub(super) fn run(house: &mut House, number: usize) -> Result<String> {
     let http = house.ports[0].1;
     let progress = Progress::default();
     let (acked, epochs) = std::thread::scope(|scope| {
-        let asked = scope
+        let requested = scope
             .spawn(|| Client::new(NAME, number, vec![http]).go_on(OPERATIONS, STRICT, &progress));
         let epochs = change(house);
         if epochs.is_err() {
             progress.give_up();
         }
-        let acked = asked.join().expect("no client panics");
+        let acked = requested.join().expect("no client panics");
         Ok::<_, anyhow::Error>((acked?, epochs?))
     })?;
     judge(house, &acked)?;
@@ -53,10 +53,10 @@ fn change(house: &mut House) -> Result<String> {
     refused(house, 1)?;
     house.kill(2)?;
     let lost = house.command(NEW, &["replica", "remove", &key, "3", "--lost"], "")?;
-    let said = [left, lost].map(|line| line.trim().to_string());
+    let printed = [left, lost].map(|line| line.trim().to_string());
     let expected =
         ["epoch 3: the members are replicas 1, 3, 4", "epoch 4: the members are replicas 1, 4"];
-    ensure!(said == expected, "{said:?}");
+    ensure!(printed == expected, "{printed:?}");
     Ok("one joined, one left, one was lost".to_string())
 }
 
@@ -80,9 +80,9 @@ fn wait(house: &House, index: usize, is_so: impl Fn(&Value) -> bool) -> Result<(
 
 /// Tests that a replica that is not a member refuses operations.
 fn refused(house: &House, index: usize) -> Result<()> {
-    let said = house.ask(index, &["op", NAME, "append", "nothing"], "")?;
-    ensure!(!said.status.success(), "it was done: {}", String::from_utf8_lossy(&said.stdout));
-    let text = String::from_utf8_lossy(&said.stderr);
+    let printed = house.ask(index, &["op", NAME, "append", "nothing"], "")?;
+    ensure!(!printed.status.success(), "it was done: {}", String::from_utf8_lossy(&printed.stdout));
+    let text = String::from_utf8_lossy(&printed.stderr);
     ensure!(text.contains("no member"), "{text}");
     Ok(())
 }

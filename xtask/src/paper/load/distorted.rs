@@ -66,10 +66,10 @@ fn one(lab: &mut Lab, file: &str, part: &[&str], options: &[&str], row: &mut Row
     let mut words = vec!["replay", &trace, "--target", &target, "--direct", "--read-only"];
     words.extend(part);
     words.extend(options);
-    let said = lab.load(&words)?;
-    row.response.push(number(&said, "/times/together/response/mean"));
-    row.service.push(number(&said, "/times/together/service/mean"));
-    row.queue.push(number(&said, "/queue/mean"));
+    let printed = lab.load(&words)?;
+    row.response.push(number(&printed, "/times/together/response/mean"));
+    row.service.push(number(&printed, "/times/together/service/mean"));
+    row.queue.push(number(&printed, "/queue/mean"));
     Ok(())
 }
 

@@ -113,8 +113,8 @@ pub(super) fn most(engine: &str, depth: u32, file: Option<&Path>, seconds: f64) 
     if let Some(file) = file {
         command.arg(format!("--filename={}", file.display()));
     }
-    let said: Value = serde_json::from_str(&sh::read(&mut command)?)?;
-    Ok(crate::instrument::number(&said, "/jobs/0/read/iops"))
+    let printed: Value = serde_json::from_str(&sh::read(&mut command)?)?;
+    Ok(crate::instrument::number(&printed, "/jobs/0/read/iops"))
 }
 
 #[cfg(test)]

@@ -191,13 +191,13 @@ fn verdict(lab: &mut Lab, spreads: &[Spread]) {
     for engine in ["psync", "io_uring"] {
         let Some(other) = spread(Tool::Fio(engine)) else { continue };
         let worse = ours.worse_than(other);
-        let said = match worse.as_slice() {
+        let printed = match worse.as_slice() {
             [] => "at every percentile".to_owned(),
             [first, ..] => {
                 format!("except at {} percentiles, the first {first} %", worse.len())
             }
         };
-        let _ = write!(lab.text, "\nOurs by witness is nearer than fio with {engine} {said}.");
+        let _ = write!(lab.text, "\nOurs by witness is nearer than fio with {engine} {printed}.");
     }
     lab.text.push('\n');
 }

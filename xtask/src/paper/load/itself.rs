@@ -40,16 +40,16 @@ pub(super) fn measure(lab: &mut Lab) -> Result<()> {
         REPLAYERS.iter().map(|(name, _)| (*name, Vec::new())).collect();
     compared.push((AGAIN, Vec::new()));
     for round in 0..lab.of(5, 1) {
-        for ((_, options), (name, said)) in REPLAYERS.iter().zip(&mut compared) {
+        for ((_, options), (name, printed)) in REPLAYERS.iter().zip(&mut compared) {
             replay(lab, &a, &b, options)?;
-            said.push(instrument::run(&["compare", &a, &b], None)?);
+            printed.push(instrument::run(&["compare", &a, &b], None)?);
             if round == 0 {
                 runs.push((name, ours::records(b.as_ref())?));
             }
         }
         benchmark(lab, round + 2, &b)?;
-        if let Some((_, said)) = compared.last_mut() {
-            said.push(instrument::run(&["compare", &a, &b], None)?);
+        if let Some((_, printed)) = compared.last_mut() {
+            printed.push(instrument::run(&["compare", &a, &b], None)?);
         }
     }
     table(lab, &compared);
@@ -98,16 +98,17 @@ fn table(lab: &mut Lab, compared: &[(&str, Vec<Value>)]) {
         bursts in 10 ms: correlation |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n";
     for (name, rounds) in compared {
         let all = |of: &dyn Fn(&Value) -> f64| rounds.iter().map(of).collect::<Vec<f64>>();
-        let figure =
-            |path: &str| range(&all(&|said| number(said, path)), &|value| format!("{value:.2}"));
-        let near = |said: &Value| {
-            number(said, "/issue/within/1") * 100.0 / number(said, "/issue/apart/count")
+        let figure = |path: &str| {
+            range(&all(&|printed| number(printed, path)), &|value| format!("{value:.2}"))
+        };
+        let near = |printed: &Value| {
+            number(printed, "/issue/within/1") * 100.0 / number(printed, "/issue/apart/count")
         };
         let near = if *name == AGAIN { "–".to_owned() } else { range(&all(&near), &percent) };
         let _ = writeln!(
             lab.text,
             "| {name} | {:.0} | {near} | {} | {} | {} | {} | {} | {} | {} | {} |",
-            median(all(&|said| number(said, "/runs/b/issued")).into_iter()),
+            median(all(&|printed| number(printed, "/runs/b/issued")).into_iter()),
             figure("/service/distance"),
             figure("/service/mean_ratio"),
             range(&all(&p99), &|ratio| format!("{ratio:.2}")),
@@ -119,10 +120,10 @@ fn table(lab: &mut Lab, compared: &[(&str, Vec<Value>)]) {
         );
     }
     let first = compared.first().and_then(|(_, rounds)| rounds.first());
-    let mean = |path: &str| first.map_or(f64::NAN, |said| number(said, path));
+    let mean = |path: &str| first.map_or(f64::NAN, |printed| number(printed, path));
     let _ = writeln!(
         lab.text,
-        "\nThe benchmark itself: {} I/Os, service {} on average, {:.2} under way.",
+        "\nThe benchmark itself: {} I/Os, service {} on average, {:.2} in flight.",
         mean("/runs/a/issued"),
         time(mean("/runs/a/service/mean")),
         mean("/runs/a/queue_mean"),
@@ -130,16 +131,16 @@ fn table(lab: &mut Lab, compared: &[(&str, Vec<Value>)]) {
 }
 
 /// Returns the ratio of the 99th percentile of service time, replay to original.
-fn p99(said: &Value) -> f64 {
-    let all = said.pointer("/service/quantiles").and_then(Value::as_array);
+fn p99(printed: &Value) -> f64 {
+    let all = printed.pointer("/service/quantiles").and_then(Value::as_array);
     let is = |one: &&Value| (number(one, "/quantile") - 0.99).abs() < 1e-9;
     let found = all.into_iter().flatten().find(is);
     found.map_or(f64::NAN, |one| number(one, "/ratio"))
 }
 
 /// Returns the correlation of the counts in each 10 ms.
-fn correlation(said: &Value) -> f64 {
-    let all = said.pointer("/bursts").and_then(Value::as_array);
+fn correlation(printed: &Value) -> f64 {
+    let all = printed.pointer("/bursts").and_then(Value::as_array);
     let is = |burst: &&Value| (number(burst, "/width_ns") - 1e7).abs() < 1.0;
     let found = all.into_iter().flatten().find(is);
     found.map_or(f64::NAN, |burst| number(burst, "/correlation"))

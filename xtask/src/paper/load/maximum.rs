@@ -31,13 +31,13 @@ impl Maker {
 
     fn name(self) -> String {
         match self {
-            Maker::Ours(depth) => format!("ours, {depth} under way"),
+            Maker::Ours(depth) => format!("ours, {depth} in flight"),
             Maker::Calls => "ours, pread, one thread".to_owned(),
             Maker::Special(None) => "special-purpose loop, pread".to_owned(),
             Maker::Special(Some(depth)) => {
-                format!("special-purpose loop, io_uring, {depth} under way")
+                format!("special-purpose loop, io_uring, {depth} in flight")
             }
-            Maker::Fio(engine, depth) => format!("fio {engine}, {depth} under way"),
+            Maker::Fio(engine, depth) => format!("fio {engine}, {depth} in flight"),
         }
     }
 
@@ -84,8 +84,8 @@ fn special(target: &Path, depth: Option<u32>, seconds: &str) -> Result<f64> {
     let target = target.display().to_string();
     let depth_text = depth.unwrap_or(1).to_string();
     let how = if depth.is_some() { "uring" } else { "pread" };
-    let said = sh::read(&mut sh::cmd(&binary, &[how, &target, seconds, &depth_text]))?;
-    said.trim().parse().with_context(|| format!("the loop said {said}"))
+    let printed = sh::read(&mut sh::cmd(&binary, &[how, &target, seconds, &depth_text]))?;
+    printed.trim().parse().with_context(|| format!("the loop said {printed}"))
 }
 
 /// Measures the section.

@@ -23,9 +23,9 @@ pub(super) struct Record {
 }
 
 /// Returns the share of time lost by a spin loop, averaged over just before and just after a run.
-pub(super) fn bare(said: &Value) -> f64 {
+pub(super) fn bare(printed: &Value) -> f64 {
     let share = |when: &str| {
-        let of = |what: &str| number(said, &format!("/machine/spin_{when}/{what}"));
+        let of = |what: &str| number(printed, &format!("/machine/spin_{when}/{what}"));
         of("lost_ns") / of("watched_ns")
     };
     f64::midpoint(share("before"), share("after"))

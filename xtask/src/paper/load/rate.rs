@@ -72,11 +72,11 @@ fn rows(lab: &mut Lab, file: bool, neighbour: bool, name: &str) -> Result<Vec<Ro
     for round in 0..rounds {
         lab.tell(&format!("rates on {name}, round {}", round + 1));
         for row in &mut rows {
-            let said = one(lab, row.rate, file)?;
+            let printed = one(lab, row.rate, file)?;
             if !neighbour {
-                lab.bare.push(bare(&said));
+                lab.bare.push(bare(&printed));
             }
-            row.add(&said, file);
+            row.add(&printed, file);
         }
     }
     Ok(rows)
@@ -95,22 +95,22 @@ fn one(lab: &Lab, rate: u32, file: bool) -> Result<Value> {
 }
 
 impl Row {
-    fn add(&mut self, said: &Value, witness: bool) {
+    fn add(&mut self, printed: &Value, witness: bool) {
         let (near, times) = match witness {
             true => ("/witness/within", "/witness/lateness"),
             false => ("/within", "/times/together/lateness"),
         };
-        let count = number(said, &format!("{times}/count"));
-        let limits = said.pointer(near).and_then(Value::as_array).into_iter().flatten();
+        let count = number(printed, &format!("{times}/count"));
+        let limits = printed.pointer(near).and_then(Value::as_array).into_iter().flatten();
         let ten = limits.filter(|near| number(near, "/limit_ns") <= 10_000.0);
         let ten = ten.map(|near| number(near, "/count")).fold(f64::NAN, f64::max);
         self.within.push(ten * 100.0 / count);
-        self.mean.push(number(said, &format!("{times}/mean")));
-        self.p99.push(number(said, &format!("{times}/p99")));
-        self.max.push(number(said, &format!("{times}/max")));
-        self.bare.push(bare(said) * 100.0);
-        self.reached.push(number(said, "/rate"));
-        let policies = said.pointer("/machine/policies").and_then(Value::as_array);
+        self.mean.push(number(printed, &format!("{times}/mean")));
+        self.p99.push(number(printed, &format!("{times}/p99")));
+        self.max.push(number(printed, &format!("{times}/max")));
+        self.bare.push(bare(printed) * 100.0);
+        self.reached.push(number(printed, "/rate"));
+        let policies = printed.pointer("/machine/policies").and_then(Value::as_array);
         let last = policies.and_then(|policies| policies.last()?.get(1)?.as_str());
         let word = last.unwrap_or("?").split(':').next().unwrap_or("?");
         if !self.waits.split(", ").any(|known| known == word) {

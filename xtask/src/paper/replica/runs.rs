@@ -228,9 +228,9 @@ impl Runs {
         if !output.status.success() {
             bail!("series: {}", sh::tail(&String::from_utf8_lossy(&output.stderr), 600));
         }
-        let said = String::from_utf8_lossy(&output.stdout);
+        let printed = String::from_utf8_lossy(&output.stdout);
         let outcomes: Vec<Value> =
-            said.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+            printed.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
         ensure!(outcomes.len() == jobs.len(), "series did not say what came of all");
         for (job, outcome) in jobs.iter().zip(outcomes) {
             demand(&job.spec, &outcome).with_context(|| format!("{outcome} of {}", job.spec))?;

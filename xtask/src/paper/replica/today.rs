@@ -197,12 +197,12 @@ fn differences(page: &mut Page, runs: &Runs, size: &Size) {
     let [(opt, opt_half, _), (plain, plain_half, _), (simple, ..)] = KINDS;
     let times = [plain, simple].map(|line| runs.line(line, &at_front_end));
     let ratios: Vec<f64> = times[0].iter().zip(&times[1]).map(|pair| pair.1.1 / pair.0.1).collect();
-    let said: Vec<String> = ratios.iter().map(|ratio| digits(*ratio)).collect();
+    let printed: Vec<String> = ratios.iter().map(|ratio| digits(*ratio)).collect();
     page.claim(
         "*ESDSImpl* is more efficient than *SimpleESDSImpl*, which has to synchronise (4.2.7)",
         &format!(
             "*SimpleESDSImpl* answers after {} times the time, with {} replicas",
-            said.join(", "),
+            printed.join(", "),
             size.counts()
         ),
         ratios.iter().all(|ratio| *ratio > 1.0),
@@ -267,8 +267,8 @@ fn tradeoff(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
             let wrong = runs.by_strict(line, *replicas, &inconsistency);
             rows.push(row(&format!("{name}: ms"), &times));
             rows.push(row(&format!("{name}: % inconsistent"), &wrong));
-            let said = runs.by_strict(line, *replicas, &messages);
-            rows.push(row(&format!("{name}: messages an operation"), &said));
+            let printed = runs.by_strict(line, *replicas, &messages);
+            rows.push(row(&format!("{name}: messages an operation"), &printed));
         }
     }
     page.table("strict", &columns, &rows);

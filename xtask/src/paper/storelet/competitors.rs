@@ -104,8 +104,8 @@ impl Ganesha {
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
             let ended = ganesha.child.try_wait()?.is_some();
             if ended || begun.elapsed() > Duration::from_secs(20) {
-                let said = std::fs::read_to_string(&log).unwrap_or_default();
-                bail!("ganesha.nfsd does not listen: {}", sh::tail(&said, 600));
+                let printed = std::fs::read_to_string(&log).unwrap_or_default();
+                bail!("ganesha.nfsd does not listen: {}", sh::tail(&printed, 600));
             }
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -164,7 +164,7 @@ fn write(lab: &mut Lab, all: &[Series], counts: &[usize]) {
     for work in WORKS {
         let name = format!("{work:?}").to_lowercase();
         let of_work = || all.iter().filter(|series| series.work == work);
-        let _ = writeln!(lab.text, "### {name}: I/Os a second, {USERS} under way\n");
+        let _ = writeln!(lab.text, "### {name}: I/Os a second, {USERS} in flight\n");
         table(lab, of_work(), counts, &|series, at| {
             let kept: Vec<f64> = series.rates[at]
                 .iter()

@@ -115,9 +115,9 @@ fn kernel(lab: &mut Lab, server: &Server, part: &str) -> Result<()> {
         );
     let job = vm::Job::new("storelet", &script, Duration::from_secs(900))?;
     job.program(&sh::which("find").context("no find")?)?;
-    let said = job.run()?;
-    let line = |head: &str| said.lines().find_map(|line| line.trim().strip_prefix(head));
-    let nothing = || format!("the kernel's client found nothing: {}", sh::tail(&said, 500));
+    let printed = job.run()?;
+    let line = |head: &str| printed.lines().find_map(|line| line.trim().strip_prefix(head));
+    let nothing = || format!("the kernel's client found nothing: {}", sh::tail(&printed, 500));
     let found = line("@found ").with_context(nothing)?;
     ensure!(found.ends_with("kernel/time/itimer.c"), "the kernel's client found {found:?}");
     let times = line("@times ").context("no times")?;

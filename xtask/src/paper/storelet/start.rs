@@ -85,10 +85,10 @@ fn compared(lab: &mut Lab, tree: &Path) -> Result<()> {
         for round in 0..=lab.of(3, 1) {
             let begun = Instant::now();
             let mut command = sh::cmd(&program, args);
-            let said = command.current_dir(tree).output().context("start it")?.stdout;
+            let printed = command.current_dir(tree).output().context("start it")?.stdout;
             let native = begun.elapsed().as_secs_f64();
             let own = once(&server, name, args)?;
-            same(name, &said, &own.said)?;
+            same(name, &printed, &own.printed)?;
             if round > 0 {
                 natives.push(native);
                 owns.push(own.seconds);
@@ -111,8 +111,8 @@ fn compared(lab: &mut Lab, tree: &Path) -> Result<()> {
 
 /// Checks that both printed the same lines, in any order.
 fn same(name: &str, native: &[u8], own: &[u8]) -> Result<()> {
-    let lines = |said: &[u8]| {
-        let text = String::from_utf8_lossy(said);
+    let lines = |printed: &[u8]| {
+        let text = String::from_utf8_lossy(printed);
         let mut lines: Vec<String> = text.lines().map(Into::into).collect();
         lines.sort_unstable();
         lines
@@ -132,7 +132,7 @@ fn same(name: &str, native: &[u8], own: &[u8]) -> Result<()> {
 struct Ran {
     seconds: f64,
     report: Value,
-    said: Vec<u8>,
+    printed: Vec<u8>,
 }
 
 fn once(server: &Server, name: &str, args: &[&str]) -> Result<Ran> {
@@ -142,10 +142,10 @@ fn once(server: &Server, name: &str, args: &[&str]) -> Result<Ran> {
     let begun = Instant::now();
     let output = command.stdin(Stdio::null()).output().context("start upcall run")?;
     let seconds = begun.elapsed().as_secs_f64();
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{name} ended with {}: {said}", output.status);
-    let report = said.lines().rfind(|line| line.starts_with('{')).context("no report")?;
-    Ok(Ran { seconds, report: serde_json::from_str(report)?, said: output.stdout })
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{name} ended with {}: {printed}", output.status);
+    let report = printed.lines().rfind(|line| line.starts_with('{')).context("no report")?;
+    Ok(Ran { seconds, report: serde_json::from_str(report)?, printed: output.stdout })
 }
 
 fn get(report: &Value, name: &str) -> f64 {

@@ -88,17 +88,17 @@ impl Job {
 /// Duration of a command, seconds, and its output, with sorted lines.
 pub(super) struct Done {
     pub(super) seconds: f64,
-    pub(super) said: Vec<u8>,
+    pub(super) printed: Vec<u8>,
 }
 
 impl Done {
     /// Checks that both printed the same.
     pub(super) fn same(&self, other: &Done, what: &str) -> Result<()> {
-        if self.said == other.said {
+        if self.printed == other.printed {
             return Ok(());
         }
         let lines = |done: &Done| {
-            String::from_utf8_lossy(&done.said).lines().map(str::to_owned).collect::<Vec<_>>()
+            String::from_utf8_lossy(&done.printed).lines().map(str::to_owned).collect::<Vec<_>>()
         };
         let (own, others) = (lines(self), lines(other));
         let at = own.iter().zip(&others).position(|(own, other)| own != other);
@@ -145,7 +145,7 @@ fn timed(command: &mut Command) -> Result<(Done, Option<i32>)> {
     let seconds = begun.elapsed().as_secs_f64();
     let mut lines: Vec<&[u8]> = output.stdout.split_inclusive(|byte| *byte == b'\n').collect();
     lines.sort_unstable();
-    Ok((Done { seconds, said: lines.concat() }, output.status.code()))
+    Ok((Done { seconds, printed: lines.concat() }, output.status.code()))
 }
 
 /// Compares `rg -n WORD /` as a storelet with the native run on `.` in the directory: the same

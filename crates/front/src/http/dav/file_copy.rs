@@ -208,7 +208,7 @@ impl FileCopy {
     }
 
     fn ask(&mut self, cx: &mut Context, step: Step, ask: Ask) -> Option<Copied> {
-        cx.session.asked = if let Step::Writing(count, _) = step { count } else { 0 };
+        cx.session.outstanding = if let Step::Writing(count, _) = step { count } else { 0 };
         self.step = step;
         cx.ask(ask);
         None
@@ -235,7 +235,7 @@ impl FileCopy {
         let (open, offset) = (self.open.expect("it was opened"), self.offset);
         let count = u32::try_from(cx.at_most(PIECE as usize)).expect("a piece");
         self.ask(cx, Step::Reading, Ask::Read { open, offset, count, headroom: 0 });
-        cx.session.asked = count as usize;
+        cx.session.outstanding = count as usize;
         None
     }
 

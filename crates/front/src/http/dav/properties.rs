@@ -15,7 +15,7 @@ use wire::http::date;
 /// Extended attribute with the dead properties.
 pub(crate) const ATTRIBUTE: &[u8] = b"user.upcall.dav";
 
-/// Namespace of the property that tells whether a file may be executed (mod_dav, davfs2).
+/// Namespace of the property for whether a file may be executed (mod_dav, davfs2).
 const APACHE: &str = "http://apache.org/dav/props/";
 
 /// The live properties of RFC 4918 §15, RFC 4331 and mod_dav; whether each is part of *all*.

@@ -230,7 +230,7 @@ impl Propfind {
     /// Requests more entries; ends the response if there are none.
     fn list(self: Box<Self>, cx: &mut Context) -> State {
         let Some(open) = self.open.filter(|_| !self.ended) else { return self.end(cx) };
-        cx.session.asked = PAGE as usize;
+        cx.session.outstanding = PAGE as usize;
         let (cookie, detail) = (self.cookie, Detail::Stat);
         cx.ask(Ask::List { open, cookie, bytes_max: PAGE, detail });
         self.at(Step::Listing)
@@ -353,7 +353,7 @@ impl Exchange for Propfind {
             }
             (Step::Following, Ok(Reply::Fetched(stat, _, open))) => {
                 cx.close(open);
-                let entry = self.entries.pop_front().expect("its target was asked for");
+                let entry = self.entries.pop_front().expect("its target was requested");
                 let is_usable = matches!(stat.kind, Kind::File | Kind::Directory);
                 if is_usable && self.member(cx, entry.name, stat) {
                     return self.stay();

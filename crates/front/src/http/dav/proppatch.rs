@@ -183,15 +183,15 @@ impl Proppatch {
         cx: &mut Context,
         stat: &Stat,
         status: u16,
-        is_told: impl Fn(usize) -> bool,
+        is_reported: impl Fn(usize) -> bool,
     ) -> State {
-        let (mut told, mut others) = (String::new(), String::new());
+        let (mut reported, mut others) = (String::new(), String::new());
         for (at, change) in self.changes.iter().enumerate() {
-            let part = if is_told(at) { &mut told } else { &mut others };
+            let part = if is_reported(at) { &mut reported } else { &mut others };
             write_property(change.name(), None, "", part);
         }
         let (mut content, mut text) = (String::new(), OPENING.to_string());
-        write_propstat(&told, status, &mut content);
+        write_propstat(&reported, status, &mut content);
         write_propstat(&others, 424, &mut content);
         write_response(&href(&self.request.target.path, stat.kind), &content, &mut text);
         text.push_str(CLOSING);

@@ -244,7 +244,7 @@ impl TreeCopy {
         match reply {
             Ok(Reply::Opened(open, _)) => {
                 let cookie = self.innermost().cookie;
-                cx.session.asked = PAGE as usize;
+                cx.session.outstanding = PAGE as usize;
                 cx.ask(Ask::List { open, cookie, bytes_max: PAGE, detail: Detail::Name });
                 return self.at(Step::Listing(open));
             }

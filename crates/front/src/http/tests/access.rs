@@ -66,12 +66,12 @@ fn a_refusal_by_permissions_names_the_user() {
     let mut out = Vec::new();
     session.step(Instant(0), request("GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n"), &mut out);
     session.step(Instant(0), Input::Answered(CALL, Err(Error::Denied)), &mut out);
-    let said = out.iter().filter_map(|output| match output {
+    let outputs = out.iter().filter_map(|output| match output {
         Output::Send(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
         _other => None,
     });
-    let said: String = said.collect();
-    assert!(said.contains("403 Forbidden") && said.contains("user 1000"), "{said}");
+    let outputs: String = outputs.collect();
+    assert!(outputs.contains("403 Forbidden") && outputs.contains("user 1000"), "{outputs}");
 }
 
 #[test]

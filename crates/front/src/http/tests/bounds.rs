@@ -97,7 +97,7 @@ fn a_file_that_nobody_reads_is_not_read_ahead_where_memory_is_short() {
         let mut reads = 0;
         loop {
             let mut out = Vec::new();
-            let count = lab.session.asked;
+            let count = lab.session.outstanding;
             reads += 1;
             lab.session.step(Instant(0), Input::Answered(CALL, data(count)), &mut out);
             if !out.iter().any(|output| matches!(output, Output::Ask(..))) || reads > 100 {
@@ -144,7 +144,7 @@ fn a_file_of_reported_size_zero_is_sent_whole() {
 }
 
 #[test]
-fn a_read_that_fails_is_told_while_it_can_be() {
+fn a_read_that_fails_is_reported_while_it_can_be() {
     let mut lab = Lab::new();
     lab.get("Range: bytes=5-8\r\n");
     lab.answer(fetched(100, 0, Some(1)));

@@ -31,7 +31,7 @@ fn member(name: &str, kind: Kind, stat: Option<Stat>) -> Entry {
 }
 
 /// Steps the session; returns what it says, without the trace.
-fn said(lab: &mut Lab, input: Input) -> String {
+fn outputs(lab: &mut Lab, input: Input) -> String {
     let mut out = Vec::new();
     lab.session.step(Instant(0), input, &mut out);
     lab.session.check();
@@ -52,7 +52,7 @@ fn properties_are_found_or_reported_missing() {
     lab.answer(Ok(Reply::Fetched(file(3), Buf::default(), None)));
     lab.answer(walked(file(3), 7));
     let stored = Ok(Reply::Bytes(SET.as_bytes().to_vec()));
-    let text = said(&mut lab, Input::Answered(CALL, stored));
+    let text = outputs(&mut lab, Input::Answered(CALL, stored));
     let body = text.split_once("\r\n\r\n").expect("a head").1;
     expect![[r#"
         17d
@@ -99,9 +99,9 @@ fn the_members_of_a_large_directory_are_sent_as_the_client_takes_them() {
     let (mut next, mut peak, mut text) = (0, 0, String::new());
     let mut input = Input::Answered(CALL, Ok(first));
     while lab.session.state_name() == "describing" {
-        text += &said(&mut lab, input);
+        text += &outputs(&mut lab, input);
         peak = peak.max(lab.session.held_bytes());
-        input = if lab.session.asked > 0 {
+        input = if lab.session.outstanding > 0 {
             let count = (COUNT - next).min(400);
             let entry = |number: u64| Entry {
                 cookie: number + 1,
@@ -138,7 +138,7 @@ fn properties_are_set_at_once_and_durable_before_they_are_acknowledged() {
     begin(&mut lab, "PROPPATCH", "", &two);
     lab.answer(walked(file(3), 7));
     lab.answer(Ok(Reply::Stat(file(3))));
-    let text = said(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)));
+    let text = outputs(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)));
     assert!(text.contains("<D:getetag/></D:prop><D:status>HTTP/1.1 403 Forbidden"), "{text}");
     assert!(text.contains("<x:a xmlns:x=\"x\"/></D:prop><D:status>HTTP/1.1 424 Failed"), "{text}");
     expect![[r#"
@@ -171,7 +171,7 @@ fn permissions_are_those_of_before_if_the_other_properties_cannot_be_set() {
     lab.text.clear();
     lab.answer(Ok(Reply::Done));
     lab.answer(Err(Error::NoSpace));
-    let text = said(&mut lab, Input::Answered(CALL, Ok(Reply::Done)));
+    let text = outputs(&mut lab, Input::Answered(CALL, Ok(Reply::Done)));
     assert_eq!(text.matches("HTTP/1.1 507").count(), 1, "{text}");
     assert!(!text.contains("200 OK"), "{text}");
     expect![[r#"
@@ -190,7 +190,7 @@ fn the_members_of_a_directory_behind_a_link_are_listed() {
     lab.answer(walked(Stat { kind: Kind::Symlink, inode: 99, ..file(1) }, 7));
     let entry = member("x", Kind::File, Some(file(3)));
     lab.answer(Ok(Reply::Entries(vec![entry])));
-    let text = said(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
+    let text = outputs(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
     assert!(text.contains("<D:href>/a/f/x</D:href>"), "{text}");
 }
 
@@ -209,7 +209,7 @@ fn what_is_mounted_below_a_directory_is_not_removed() {
     lab.text.clear();
     lab.answer(walked(Stat { device: 9, ..directory() }, 10));
     lab.answer(Ok(Reply::Opened(OpenId(11), directory())));
-    let text = said(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
+    let text = outputs(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
     assert!(text.contains("<D:href>/a/f/mount</D:href><D:status>HTTP/1.1 403"), "{text}");
     expect![[r#"
         <- Walked: release 10, ask 0 Open
@@ -446,7 +446,7 @@ pub(super) const LOCK: &str = "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:excl
                     </D:lockinfo>";
 
 /// Steps the session with the replies of the locks; returns what it says.
-fn said_with_locks(lab: &mut Lab, input: Input) -> String {
+fn outputs_with_locks(lab: &mut Lab, input: Input) -> String {
     let mut out = Vec::new();
     lab.session.step(Instant(0), input, &mut out);
     answer_locks(&mut lab.session, &mut lab.locks, &mut out);
@@ -460,7 +460,7 @@ fn said_with_locks(lab: &mut Lab, input: Input) -> String {
 /// Locks `/a/f`; returns the token.
 fn lock(lab: &mut Lab, depth: &str) -> String {
     begin(lab, "LOCK", &format!("Depth: {depth}\r\nTimeout: Second-60\r\n"), LOCK);
-    let text = said_with_locks(lab, Input::Answered(CALL, walked(file(3), 7)));
+    let text = outputs_with_locks(lab, Input::Answered(CALL, walked(file(3), 7)));
     assert!(
         text.starts_with("HTTP/1.1 200 OK") && text.contains("<D:owner>me</D:owner>"),
         "{text}"
@@ -557,7 +557,7 @@ fn what_is_removed_or_moved_loses_its_locks() {
         begin(&mut lab, "PROPFIND", "Depth: 0\r\n", "");
         lab.answer(Ok(Reply::Fetched(file(3), Buf::default(), None)));
         lab.answer(walked(file(3), 7));
-        said_with_locks(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)))
+        outputs_with_locks(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)))
     };
     assert!(text.contains(&token) && text.contains("<D:supportedlock>"), "{text}");
     lab.say(&format!("DELETE /a HTTP/1.1\r\nHost: localhost\r\nIf: </a/f> (<{token}>)\r\n\r\n"));

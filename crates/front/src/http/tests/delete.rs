@@ -38,16 +38,16 @@ fn a_removal_is_durable_before_it_is_acknowledged() {
 /// Responses to each failure of an upload and a removal.
 #[test]
 fn an_error_says_whether_the_change_was_made() {
-    let told = |lab: &mut Lab, answers: &[Result<Reply, Error>]| {
+    let reported = |lab: &mut Lab, answers: &[Result<Reply, Error>]| {
         answers.iter().for_each(|answer| lab.answer(answer.clone()));
         let line = lab.text.lines().last().expect("an answer").to_string();
-        let said = line.split("say ").nth(1).unwrap_or(&line);
-        said.trim_end_matches(", finish").to_string()
+        let outputs = line.split("say ").nth(1).unwrap_or(&line);
+        outputs.trim_end_matches(", finish").to_string()
     };
     let put = |answers: &[Result<Reply, Error>]| {
         let mut lab = Lab::new();
         lab.say(&format!("{PUT}\r\n"));
-        told(&mut lab, answers)
+        reported(&mut lab, answers)
     };
     let made = || -> Vec<Result<Reply, Error>> {
         vec![
@@ -72,7 +72,7 @@ fn an_error_says_whether_the_change_was_made() {
     let delete = |answer: Error| {
         let mut lab = Lab::new();
         begin_delete(&mut lab, "");
-        told(&mut lab, &[Ok(Reply::Done), Err(answer)])
+        reported(&mut lab, &[Ok(Reply::Done), Err(answer)])
     };
     assert_eq!(delete(Error::Stale), unsure);
     assert_eq!(delete(Error::Unsupported), "\"204 No Content\" +0");

@@ -15,7 +15,7 @@ fn directory(open: u64) -> Result<Reply, Error> {
 }
 
 /// Returns the bytes that a session sends for these replies.
-fn said(
+fn outputs(
     session: &mut Session,
     path: &str,
     fields: &str,
@@ -24,18 +24,18 @@ fn said(
     let text = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n");
     let mut inputs = vec![Input::Received(Buf::from(text.as_bytes()))];
     inputs.extend(replies.into_iter().map(|reply| Input::Answered(CALL, reply)));
-    let mut said = String::new();
+    let mut outputs = String::new();
     for input in inputs {
         let mut out = Vec::new();
         session.step(Instant(0), input, &mut out);
         session.check();
         for output in &out {
             if let Output::Send(bytes) = output {
-                said += &String::from_utf8_lossy(bytes);
+                outputs += &String::from_utf8_lossy(bytes);
             }
         }
     }
-    said
+    outputs
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_link_to_a_directory_is_listed_with_a_slash() {
             Ok(Reply::Entries(Vec::new())),
         ]
     };
-    let page = said(&mut session(), "/", "", replies());
+    let page = outputs(&mut session(), "/", "", replies());
     let order: Vec<_> = ["to-dir/", "away", "file", "to-file"]
         .iter()
         .map(|name| {
@@ -64,7 +64,7 @@ fn a_link_to_a_directory_is_listed_with_a_slash() {
         })
         .collect();
     assert!(order.is_sorted(), "directories first, then by name: {page}");
-    let json = said(&mut session(), "/", "Accept: application/json\r\n", replies());
+    let json = outputs(&mut session(), "/", "Accept: application/json\r\n", replies());
     assert!(json.contains("\"href\":\"to-dir/\",\"type\":\"symlink\""), "{json}");
     assert!(json.contains("\"href\":\"away\",\"type\":\"symlink\""), "{json}");
 }
@@ -90,16 +90,16 @@ fn a_link_that_hangs_does_not_keep_its_directory_from_being_listed() {
 fn an_index_page_is_shown_in_place_of_its_directory() {
     let mut session = session();
     session.export.web.index = true;
-    let page = said(&mut session, "/d/", "", vec![directory(5), fetched(3, 3, None)]);
+    let page = outputs(&mut session, "/d/", "", vec![directory(5), fetched(3, 3, None)]);
     assert!(page.ends_with("\r\n\r\nxxx") && page.contains("Content-Type: text/html"), "{page}");
     // Without an index page, and for programs, the directory is listed.
     let none = || vec![Ok(Reply::Entries(Vec::new()))];
     let missing = [vec![directory(5), Err(Error::NotFound)], none()].concat();
-    assert!(said(&mut session, "/d/", "", missing).contains("<title>/d/</title>"));
-    let refused = said(&mut session, "/d/", "", vec![directory(5), Err(Error::Denied)]);
+    assert!(outputs(&mut session, "/d/", "", missing).contains("<title>/d/</title>"));
+    let refused = outputs(&mut session, "/d/", "", vec![directory(5), Err(Error::Denied)]);
     assert!(refused.starts_with("HTTP/1.1 403 "), "{refused}");
     let json = [vec![directory(5)], none()].concat();
-    let json = said(&mut session, "/d/", "Accept: application/json\r\n", json);
+    let json = outputs(&mut session, "/d/", "Accept: application/json\r\n", json);
     assert!(json.contains("Content-Type: application/json"), "{json}");
 }
 
@@ -124,8 +124,8 @@ fn a_client_that_leaves_while_an_index_page_is_fetched_keeps_nothing_open() {
 #[test]
 fn the_servers_own_state_is_text() {
     let mut session = session();
-    let page = said(&mut session, "/.upcall/metrics", "", vec![fetched(3, 3, None)]);
+    let page = outputs(&mut session, "/.upcall/metrics", "", vec![fetched(3, 3, None)]);
     assert!(page.contains("Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"), "{page}");
-    let page = said(&mut session, "/.upcall/stages", "", vec![fetched(3, 3, None)]);
+    let page = outputs(&mut session, "/.upcall/stages", "", vec![fetched(3, 3, None)]);
     assert!(page.contains("Content-Type: text/plain; charset=utf-8\r\n"), "{page}");
 }

@@ -18,7 +18,7 @@ impl Lab {
         self.step("<- fed", Input::Answered(FEED, Ok(Reply::Written(1))));
     }
 
-    fn says(&mut self, frames: &[(Frame, &str)]) {
+    fn shows(&mut self, frames: &[(Frame, &str)]) {
         let frames = frames.iter().map(|(frame, text)| frame.encode(text.as_bytes()));
         self.answer(Ok(Reply::Data(Buf::from(frames.collect::<Vec<_>>().concat()))));
     }
@@ -30,9 +30,9 @@ fn a_program_is_sent_and_answers() {
     begin_post(&mut lab, "?arg=a", "abc");
     lab.fed();
     lab.fed();
-    lab.says(&[(Frame::State, "compiling"), (Frame::State, "running"), (Frame::Output, "one")]);
-    lab.says(&[(Frame::Error, "hm"), (Frame::Output, "two")]);
-    lab.says(&[(Frame::Report, r#"{"end":"exit","exit":3}"#)]);
+    lab.shows(&[(Frame::State, "compiling"), (Frame::State, "running"), (Frame::Output, "one")]);
+    lab.shows(&[(Frame::Error, "hm"), (Frame::Output, "two")]);
+    lab.shows(&[(Frame::Report, r#"{"end":"exit","exit":3}"#)]);
     lab.get("");
     expect![[r#"
         POST /.upcall/storelets?arg=a HTTP/1.1: ask 0 Walk
@@ -49,7 +49,7 @@ fn a_program_is_sent_and_answers() {
 }
 
 /// Returns all bytes sent for a program with these frames.
-fn said_of(frames: &[(Frame, &str)], query: &str) -> String {
+fn output_of(frames: &[(Frame, &str)], query: &str) -> String {
     let mut session = session();
     let request =
         format!("{POST}{query} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\nx");
@@ -76,24 +76,24 @@ fn said_of(frames: &[(Frame, &str)], query: &str) -> String {
 }
 
 #[test]
-fn how_a_program_ended_is_told_behind_what_it_said() {
+fn the_end_of_a_program_follows_its_output() {
     let running = (Frame::State, "running");
     let report = r#"{"end":"killed","reason":"its \"time\" is over","time_ns":5}"#;
     let frames =
         [running, (Frame::Error, "a\r\nb"), (Frame::Output, "out"), (Frame::Report, report)];
-    let said = said_of(&frames, "");
+    let outputs = output_of(&frames, "");
     let end = format!(
         "\r\n\r\n3\r\nout\r\n0\r\nUpcall-End: killed\r\nUpcall-Complaint: a%0D%0Ab\r\n\
          Upcall-Report: {report}\r\n\r\n"
     );
-    assert!(said.starts_with("HTTP/1.1 200 OK\r\n") && said.ends_with(&end), "{said}");
-    let said = said_of(&frames, "?errors");
-    assert!(said.contains("\r\n\r\n4\r\na\r\nb\r\n3\r\nout\r\n0\r\n"), "{said}");
+    assert!(outputs.starts_with("HTTP/1.1 200 OK\r\n") && outputs.ends_with(&end), "{outputs}");
+    let outputs = output_of(&frames, "?errors");
+    assert!(outputs.contains("\r\n\r\n4\r\na\r\nb\r\n3\r\nout\r\n0\r\n"), "{outputs}");
     for (end, code) in [("unknown", 404), ("refused", 422), ("killed", 503)] {
         let report = format!(r#"{{"end":"{end}","reason":"so it is"}}"#);
-        let said = said_of(&[(Frame::State, "compiling"), (Frame::Report, &report)], "");
-        assert!(said.starts_with(&format!("HTTP/1.1 {code} ")), "{said}");
-        assert!(said.contains("so it is"), "{said}");
+        let outputs = output_of(&[(Frame::State, "compiling"), (Frame::Report, &report)], "");
+        assert!(outputs.starts_with(&format!("HTTP/1.1 {code} ")), "{outputs}");
+        assert!(outputs.contains("so it is"), "{outputs}");
     }
 }
 
@@ -139,7 +139,7 @@ fn invalid_posts_are_refused() {
 /// Bookkeeping: outstanding requests, open resources, and output.
 #[derive(Default)]
 struct Books {
-    asked: std::collections::BTreeMap<u32, Ask>,
+    requested: std::collections::BTreeMap<u32, Ask>,
     held: Vec<u64>,
     made: u64,
     unsent: usize,
@@ -150,14 +150,14 @@ impl Books {
         for output in out {
             match output {
                 Output::Ask(call, request) => {
-                    let is_new = self.asked.insert(call.0, request.ask).is_none();
+                    let is_new = self.requested.insert(call.0, request.ask).is_none();
                     assert!(is_new, "{call:?} twice");
                 }
                 Output::Release(NodeId(id)) | Output::Close(OpenId(id)) => {
                     let index = self.held.iter().position(|held| *held == id);
                     self.held.swap_remove(index.expect("given back once, and only what was given"));
                 }
-                Output::Cancel(call) => assert!(self.asked.contains_key(&call.0), "{call:?}"),
+                Output::Cancel(call) => assert!(self.requested.contains_key(&call.0), "{call:?}"),
                 Output::Send(bytes) => self.unsent += bytes.len(),
                 Output::Abandon(_) => panic!("nothing is abandoned"),
                 Output::Finish | Output::Hangup(_) | Output::Account(_) => {}
@@ -210,10 +210,10 @@ fn no_program_is_kept() {
         let mut rng = seeded(seed);
         let (mut session, mut books) = (session(), Books::default());
         for _ in 0..60 {
-            let answer = rng.choice(books.asked.keys().copied().collect::<Vec<_>>());
+            let answer = rng.choice(books.requested.keys().copied().collect::<Vec<_>>());
             let input = match (rng.u8(0..8), answer) {
                 (0..4, Some(call)) => {
-                    let ask = books.asked.remove(&call).unwrap();
+                    let ask = books.requested.remove(&call).unwrap();
                     Input::Answered(CallId(call), books.reply(&ask, &mut rng))
                 }
                 (4, _) if books.unsent > 0 => {
@@ -239,7 +239,7 @@ fn no_program_is_kept() {
             out.retain(|output| !matches!(output, Output::Cancel(_)));
         }
         books.take(out);
-        while let Some((call, ask)) = books.asked.pop_first() {
+        while let Some((call, ask)) = books.requested.pop_first() {
             let (mut out, reply) = (Vec::new(), books.reply(&ask, &mut rng));
             session.step(Instant(0), Input::Answered(CallId(call), reply), &mut out);
             books.take(out);

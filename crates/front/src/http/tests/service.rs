@@ -98,7 +98,7 @@ fn a_body_comes_in_parts_and_its_client_may_leave() {
 #[derive(Default)]
 struct Books {
     written: Vec<String>,
-    said: String,
+    outputs: String,
 }
 
 impl Books {
@@ -117,7 +117,7 @@ impl Books {
                 Output::Ask(_, TreeRequest { ask: Ask::Write { data, .. }, .. }) => {
                     self.written.push(String::from_utf8_lossy(&data).into_owned());
                 }
-                Output::Send(bytes) => self.said += &String::from_utf8_lossy(&bytes),
+                Output::Send(bytes) => self.outputs += &String::from_utf8_lossy(&bytes),
                 _other => {}
             }
         }
@@ -148,7 +148,7 @@ fn a_token_comes_and_goes_in_a_cookie() {
     books.step(&mut session, &cookie, replies(false, "{\"token\":\"7f-1:9.2:1\"}"));
     assert_eq!(books.written, ["after 7f-1:9\nread\n"]);
     let cookie = "Set-Cookie: upcall-hits=7f-1:9.2:1; Path=/services/hits; SameSite=Strict";
-    assert!(books.said.contains(cookie), "{}", books.said);
+    assert!(books.outputs.contains(cookie), "{}", books.outputs);
 }
 
 /// A connection is a session with each service, also when requests to several alternate.
@@ -178,7 +178,7 @@ fn a_session_that_has_seen_what_is_lost_begins_anew() {
     books.step(&mut session, &request("hits", ""), replies(false, "{\"token\":\"7f-3:9\"}"));
     books.step(&mut session, &request("hits", ""), replies(true, lost));
     let cookie = "Set-Cookie: upcall-hits=; Path=/services/hits; Max-Age=0; SameSite=Strict";
-    assert!(books.said.contains(cookie), "{}", books.said);
+    assert!(books.outputs.contains(cookie), "{}", books.outputs);
     // The file fails, and another one is opened: no token precedes the operations.
     books.step(&mut session, &request("hits", ""), vec![Err(Error::Io)]);
     books.step(&mut session, &request("hits", ""), replies(false, "{\"value\":1}"));
@@ -195,12 +195,12 @@ fn a_cookie_that_makes_no_sense_is_an_error() {
         replies(false, answer),
     );
     assert_eq!(books.written, ["after x y\nread\n"]);
-    assert!(books.said.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{}", books.said);
-    assert!(books.said.ends_with(&format!("{answer}\n")), "{}", books.said);
+    assert!(books.outputs.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{}", books.outputs);
+    assert!(books.outputs.ends_with(&format!("{answer}\n")), "{}", books.outputs);
     // Without the token the connection continues, with another file.
     books.step(&mut session, &request("hits", ""), replies(false, "{\"value\":1}"));
     assert_eq!(books.written.last().map(String::as_str), Some("read\n"));
-    assert!(books.said.contains("HTTP/1.1 200 OK"), "{}", books.said);
+    assert!(books.outputs.contains("HTTP/1.1 200 OK"), "{}", books.outputs);
 }
 
 /// The write of the operations and the read of the responses are concurrent, so either may end

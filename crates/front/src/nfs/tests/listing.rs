@@ -48,7 +48,7 @@ impl Lab {
                             Ask::List { cookie, detail, .. } => {
                                 let wanted = if plus { Detail::Handle } else { Detail::Name };
                                 assert_eq!(detail, wanted);
-                                let entries = lists.next().expect("no more are asked for");
+                                let entries = lists.next().expect("no more are requested");
                                 let behind = entries.iter().filter(|entry| entry.cookie > cookie);
                                 Reply::Entries(behind.cloned().collect())
                             }

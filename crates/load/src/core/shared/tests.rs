@@ -31,7 +31,7 @@ fn a_relieved_clock_leader_loses_only_its_own_time() {
     shared.neglect(true);
     assert!(!shared.relieve(NOBODY, 1, 5_000), "he must know whom");
     assert!(shared.relieve(0, 1, 6_000));
-    assert!(!shared.take_over(0), "who is relieved does not come back by an old neglect");
+    assert!(!shared.take_over(0), "a relieved worker is not chosen for an old delay");
     assert_eq!(shared.unwatched_until(0, 100, 50_000), 6_000);
     assert_eq!(shared.unwatched_until(0, 7_000, 50_000), 50_000, "that was another time");
     assert_eq!(shared.unwatched_until(1, 100, 50_000), 50_000, "he leads");

@@ -22,7 +22,7 @@ impl Worker<'_> {
             {
                 self.call_one(other, now);
             }
-            self.heard.push(event);
+            self.arrived.push(event);
         }
         if let Some(last) = called {
             self.call_one(last, now);
@@ -33,13 +33,13 @@ impl Worker<'_> {
             // The schedule may have been shifted since the hint was taken.
             let now = now.max(at);
             self.done += 1;
-            self.shared.filaments[filament as usize].handle(now, &mut self.heard);
-            if !self.heard.is_empty() {
+            self.shared.filaments[filament as usize].handle(now, &mut self.arrived);
+            if !self.arrived.is_empty() {
                 self.call_one(filament, now);
             }
         }
         self.hinted = hinted;
-        self.note_call(begin, units + self.asked.len());
+        self.note_call(begin, units + self.requested.len());
         self.mind();
         State::Queue
     }
@@ -70,16 +70,16 @@ impl Worker<'_> {
             Ok(filament) => filament,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                self.heard.drain(..).for_each(|event| place.say(now, event));
+                self.arrived.drain(..).for_each(|event| place.say(now, event));
                 self.hints.push((now, id));
                 return;
             }
         };
-        for event in self.heard.drain(..) {
+        for event in self.arrived.drain(..) {
             filament.step(Instant(now), event, &mut self.out);
         }
         drop(filament);
-        self.asked.extend(self.out.drain(..).map(|request| (id, request)));
+        self.requested.extend(self.out.drain(..).map(|request| (id, request)));
     }
 
     pub(super) fn queue(&mut self) -> State {
@@ -87,9 +87,9 @@ impl Worker<'_> {
         let end = self.shared.end_ns();
         let room = self.driver.room().min(4 * self.driver.batch_max());
         let mut crowded = false;
-        let mut asked = std::mem::take(&mut self.asked);
+        let mut requested = std::mem::take(&mut self.requested);
         let (mut added, mut earliest) = (self.hints.len() as u64, NEVER);
-        for (filament, request) in asked.drain(..) {
+        for (filament, request) in requested.drain(..) {
             let at = request.at().0;
             if at > end {
                 continue;
@@ -114,7 +114,7 @@ impl Worker<'_> {
             // Carried I/Os need no wake-up.
             earliest = earliest.min(at);
         }
-        self.asked = asked;
+        self.requested = requested;
         // Counted before other workers can see and complete it: otherwise no work would seem to
         // remain.
         self.shared.count(added, std::mem::take(&mut self.done));

@@ -212,14 +212,14 @@ impl Worker<'_> {
     fn watch_leader(&mut self) {
         let begin = self.now();
         // The leader's clock may differ from this worker's, so only changes count.
-        let mut heard = (self.shared.last_beat(), begin);
+        let mut arrived = (self.shared.last_beat(), begin);
         loop {
             let leader = self.shared.leader.load(Ordering::Acquire);
             let (beat, now) = (self.shared.last_beat(), self.now());
-            if beat != heard.0 {
-                heard = (beat, now);
+            if beat != arrived.0 {
+                arrived = (beat, now);
             }
-            let silent = now > heard.1 + SILENT_NS;
+            let silent = now > arrived.1 + SILENT_NS;
             let free = leader == NOBODY || silent && self.shared.relieve(leader, self.id, now);
             let weary = now > begin + STAND_BY_NS;
             if free || weary || self.driver.any_work() || self.shared.is_over() {

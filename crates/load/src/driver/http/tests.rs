@@ -17,19 +17,19 @@ fn answer(kind: Kind, text: &str, cut: usize) -> Result<Vec<(u64, Outcome)>, &'s
     let mut pending = Vec::new();
     for piece in text.as_bytes().chunks(cut) {
         pending.extend_from_slice(piece);
-        let heard = session.handle(&pending, &mut ended)?;
-        pending.drain(..heard);
+        let arrived = session.handle(&pending, &mut ended)?;
+        pending.drain(..arrived);
     }
     Ok(ended)
 }
 
 #[test]
-fn requests_are_said_as_rfc_9110_has_them() {
-    let mut said = String::new();
+fn requests_are_written_as_in_rfc_9110() {
+    let mut printed = String::new();
     for kind in [Kind::Read, Kind::Create, Kind::Remove] {
         let (mut session, mut out) = (session(), Vec::new());
         session.ask(1, &Io { kind, file: 3, offset: 10, len: 4 }, &mut out);
-        said +=
+        printed +=
             &String::from_utf8_lossy(&out[..out.len() - if kind == Kind::Create { 4 } else { 0 }]);
     }
     expect_test::expect![[r#"
@@ -45,7 +45,7 @@ fn requests_are_said_as_rfc_9110_has_them() {
         Host: host
 
     "#]]
-    .assert_eq(&said.replace('\r', ""));
+    .assert_eq(&printed.replace('\r', ""));
 }
 
 #[test]
@@ -86,8 +86,8 @@ fn whatever_comes_nothing_panics() {
             bytes[place] = random.u8(..);
         });
         bytes.truncate(random.usize(..=bytes.len()));
-        let heard = session.handle(&bytes, &mut ended);
-        assert!(heard.is_err() || heard <= Ok(bytes.len()));
+        let arrived = session.handle(&bytes, &mut ended);
+        assert!(arrived.is_err() || arrived <= Ok(bytes.len()));
         session.give_up(&mut ended, Outcome::Failed(104));
         assert_eq!(ended.len(), 1, "it ends once");
     }

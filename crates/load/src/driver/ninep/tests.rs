@@ -102,8 +102,8 @@ fn whatever_comes_nothing_panics() {
             }
         }
         bytes.truncate(random.usize(..=bytes.len()));
-        let heard = session.handle(&bytes, &mut ended);
-        assert!(heard.is_err() || heard <= Ok(bytes.len()));
+        let arrived = session.handle(&bytes, &mut ended);
+        assert!(arrived.is_err() || arrived <= Ok(bytes.len()));
         session.give_up(&mut ended, Outcome::Failed(104));
         assert_eq!(ended.len(), 4, "each ends once");
     }

@@ -73,8 +73,8 @@ fn connections_that_a_server_ends_are_made_again() {
     let mut driver = target.driver(0, 1).expect("it connects");
     let all: Vec<Outcome> = (0..30).map(|_| one(&mut *driver)).collect();
     assert!(all.iter().all(|outcome| *outcome == Outcome::Done(4)), "{all:?}");
-    let said = target.troubles().join("; ");
-    assert!(said.contains("as announced"), "{said}");
+    let printed = target.troubles().join("; ");
+    assert!(printed.contains("as announced"), "{printed}");
 }
 
 #[test]
@@ -100,8 +100,8 @@ fn io_to_a_server_that_is_gone_fails_until_it_is_back() {
     drop((listener, streams));
     let all: Vec<Outcome> = (0..5).map(|_| one(&mut *driver)).collect();
     assert!(all.iter().all(|outcome| matches!(outcome, Outcome::Failed(_))), "{all:?}");
-    let said = target.troubles().join("; ");
-    assert!(said.contains("is the server running there?"), "{said}");
+    let printed = target.troubles().join("; ");
+    assert!(printed.contains("is the server running there?"), "{printed}");
 
     let back = TcpListener::bind(address).expect("the port is still ours");
     server(back, usize::MAX, true);

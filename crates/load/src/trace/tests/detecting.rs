@@ -61,15 +61,15 @@ fn by_content() {
 
 #[test]
 fn by_name_and_not_at_all() {
-    let said = |bytes: &[u8], name: &str| match detect(bytes, Path::new(name)) {
+    let printed = |bytes: &[u8], name: &str| match detect(bytes, Path::new(name)) {
         Ok(format) => format!("{name}: {format}\n"),
         Err(error) => format!("{error}\n"),
     };
     let found = [
-        said(b"what", "Financial1.spc"),
-        said(b"what", "a.csv"),
-        said(b"\x1f\x8b\x08", "web_0.csv.gz"),
-        said(b"", "empty.spc"),
+        printed(b"what", "Financial1.spc"),
+        printed(b"what", "a.csv"),
+        printed(b"\x1f\x8b\x08", "web_0.csv.gz"),
+        printed(b"", "empty.spc"),
     ];
     expect![[r#"
         Financial1.spc: spc

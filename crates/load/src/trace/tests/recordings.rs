@@ -100,8 +100,8 @@ fn converted(bytes: &[u8], mut writer: impl Write) -> (Vec<u8>, Converted) {
 fn msr_to_a_recording_and_back() {
     let (recorded, _) = converted(MSR.as_bytes(), recording::Writer::new());
     assert_eq!(records(&recorded), records(MSR.as_bytes()));
-    let (text, said) = converted(&recorded, msr::Writer::new());
-    assert_eq!(said, Converted { written: 3, left_out: 0 });
+    let (text, printed) = converted(&recorded, msr::Writer::new());
+    assert_eq!(printed, Converted { written: 3, left_out: 0 });
     assert_eq!(records(&text), records(MSR.as_bytes()));
     expect![[r#"
         128166372000000000,hm,0,Read,383496192,32768,413
@@ -118,9 +118,9 @@ fn a_part_of_a_trace_is_written_in_any_format_that_is_written() {
     for format in [Format::Msr, Format::Iolog3, Format::Spc] {
         let mut reader = reader(MSR.as_bytes(), None).expect("its format is known");
         let mut out = Vec::new();
-        let said = writer(format)
+        let printed = writer(format)
             .and_then(|mut writer| convert(&mut plan.of(&mut reader), &mut writer, &mut out));
-        match said {
+        match printed {
             Ok(_) => found += &String::from_utf8_lossy(&out),
             Err(error) => found += &format!("{error}\n"),
         }
@@ -140,7 +140,7 @@ fn a_part_of_a_trace_is_written_in_any_format_that_is_written() {
 
 #[test]
 fn an_iolog_is_written_as_fio_reads_it() {
-    let (text, said) = converted(&sample(), iolog::Writer::new());
+    let (text, printed) = converted(&sample(), iolog::Writer::new());
     expect![[r#"
         fio version 3 iolog
         0 /srv/b add
@@ -150,7 +150,7 @@ fn an_iolog_is_written_as_fio_reads_it() {
         0 /srv/a%20b/longer%20than%20one%20slot open
         0 /srv/a%20b/longer%20than%20one%20slot write 1099511627776 4096
         Converted { written: 2, left_out: 1 }"#]]
-    .assert_eq(&format!("{}{said:?}", String::from_utf8_lossy(&text)));
+    .assert_eq(&format!("{}{printed:?}", String::from_utf8_lossy(&text)));
     let (again, _) = converted(IOLOG3.as_bytes(), iolog::Writer::new());
     assert_eq!(records(&again), records(IOLOG3.as_bytes()));
 }

@@ -2,7 +2,7 @@
 
 use super::values::{Bytes, Time, bytes, io_size, seconds, time};
 use crate::Kind;
-use crate::workload::{Arrival, Place, Size, users::Think};
+use crate::workload::{Arrival, OffsetDistribution, Size, users::Think};
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::fmt;
@@ -143,21 +143,23 @@ enum Single {
 }
 
 impl Single {
-    fn place(self) -> Result<Place, String> {
+    fn place(self) -> Result<OffsetDistribution, String> {
         match self {
-            Single::Uniform => Ok(Place::Uniform),
-            Single::Sequential => Ok(Place::Sequential),
-            Single::Zipf(theta) if (0.0..=10.0).contains(&theta) => Ok(Place::Zipf { theta }),
+            Single::Uniform => Ok(OffsetDistribution::Uniform),
+            Single::Sequential => Ok(OffsetDistribution::Sequential),
+            Single::Zipf(theta) if (0.0..=10.0).contains(&theta) => {
+                Ok(OffsetDistribution::Zipf { theta })
+            }
             Single::Zipf(_) => Err("the exponent `zipf` is between 0 and 10".to_string()),
             Single::Stride(Bytes(0)) => Err("a stride is above 0".to_string()),
-            Single::Stride(Bytes(stride)) => Ok(Place::Strided { stride }),
+            Single::Stride(Bytes(stride)) => Ok(OffsetDistribution::Strided { stride }),
         }
     }
 }
 
 /// Distribution of offsets, or a weighted mixture of them.
 #[derive(Clone, Debug)]
-pub(super) struct Places(pub(super) Place);
+pub(super) struct Places(pub(super) OffsetDistribution);
 
 /// Entry of a mixture.
 #[derive(serde::Deserialize)]
@@ -201,7 +203,7 @@ impl<'de> Deserialize<'de> for Places {
                     }
                 }
                 let among = weighted(among).map_err(de::Error::custom)?;
-                Ok(Places(Place::Mixed(among)))
+                Ok(Places(OffsetDistribution::Mixed(among)))
             }
         }
         from.deserialize_any(Reads)

@@ -7,7 +7,7 @@ use super::values::{Bytes, Count, Rate, Time};
 use crate::Kind;
 use crate::workload::pace::{Lifetime, Pace};
 use crate::workload::specweb::{FileSet, Year};
-use crate::workload::{Arrival, Mix, Place, Size, postmark, users::Think};
+use crate::workload::{Arrival, Mix, OffsetDistribution, Size, postmark, users::Think};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -132,7 +132,7 @@ macro_rules! mixes {
                 let (kinds, size) = (self.kinds.clone(), self.size.clone());
                 Ok(Mix {
                     kinds: kinds.map_or(vec![(Kind::Read, 1.0)], |kinds| kinds.0),
-                    place: self.place.clone().map_or(Place::Uniform, |place| place.0),
+                    place: self.place.clone().map_or(OffsetDistribution::Uniform, |place| place.0),
                     size: size.map_or(Size::Fixed(4096), |size| size.0),
                     begin: self.from.0,
                     span: self.span.map_or(0, |span| span.0),

@@ -131,20 +131,20 @@ fn rates_and_counts_have_units() {
 }
 
 /// Returns the error message of each file.
-fn said(texts: &[&str]) -> String {
-    let said = texts.iter().map(|text| {
+fn printed(texts: &[&str]) -> String {
+    let printed = texts.iter().map(|text| {
         let error = match Workload::parse(text) {
             Ok(workload) => workload.filaments(1 << 20).err(),
             Err(error) => Some(error),
         };
         error.map_or("nothing is wrong\n".to_string(), |error| format!("{error}\n"))
     });
-    said.collect()
+    printed.collect()
 }
 
 #[test]
 fn unknown_keys_are_refused() {
-    expect_file!["tests/unknown.txt"].assert_eq(&said(&[
+    expect_file!["tests/unknown.txt"].assert_eq(&printed(&[
         "",
         "[run",
         "[run]\nseconds = 1\ncolour = 3\n",
@@ -164,7 +164,7 @@ fn unknown_keys_are_refused() {
 
 #[test]
 fn impossible_values_are_refused() {
-    expect_file!["tests/impossible.txt"].assert_eq(&said(&[
+    expect_file!["tests/impossible.txt"].assert_eq(&printed(&[
         "seconds = 5\n",
         "[run]\nseconds = \"5 parsecs\"\n",
         "[run]\nseconds = 5\nwarm_up = 5\n[[stream]]\nrate = 1\n",
@@ -195,7 +195,7 @@ fn impossible_values_are_refused() {
 
 #[test]
 fn parts_larger_than_the_target_are_refused() {
-    expect_file!["tests/unfit.txt"].assert_eq(&said(&[
+    expect_file!["tests/unfit.txt"].assert_eq(&printed(&[
         "[run]\nseconds = 1\n[[stream]]\nname = \"big\"\nrate = 1\nsize = \"2MiB\"\n",
         "[[stream]]\nrate = 1\ncount = 1\nfrom = \"2MiB\"\n",
         "[[stream]]\nrate = 1\ncount = 1\nfrom = \"512KiB\"\nspan = \"1MiB\"\n",

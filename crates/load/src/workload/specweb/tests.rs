@@ -21,10 +21,10 @@ fn files_have_the_paths_and_sizes_of_their_numbers() {
     let set = FileSet::new(Year::Y99, 3);
     let files: Vec<File> = set.files().collect();
     assert_eq!((files.len(), set.count()), (108, 108));
-    let says = |number: usize| format!("{} {}", files[number].path, files[number].size);
-    assert_eq!(says(0), "dir00000/class0_0 102");
-    assert_eq!(says(36 + 9), "dir00001/class1_0 1024");
-    assert_eq!(says(107), "dir00002/class3_8 921600");
+    let shows = |number: usize| format!("{} {}", files[number].path, files[number].size);
+    assert_eq!(shows(0), "dir00000/class0_0 102");
+    assert_eq!(shows(36 + 9), "dir00001/class1_0 1024");
+    assert_eq!(shows(107), "dir00002/class3_8 921600");
     assert_eq!(files.iter().map(|file| u64::from(file.size)).sum::<u64>(), set.bytes());
     let paths: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
     assert_eq!(paths.len(), 108);

@@ -30,7 +30,7 @@ fn a_transaction_reads_then_writes_then_syncs() {
         let offsets = |range: std::ops::Range<usize>| {
             of[range].iter().map(|r| r.io.offset).collect::<Vec<_>>()
         };
-        assert_eq!(offsets(0..3), offsets(3..6), "what is read is written back");
+        assert_eq!(offsets(0..3), offsets(3..6), "bytes read return");
     }
 }
 

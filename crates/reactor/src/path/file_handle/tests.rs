@@ -69,7 +69,7 @@ impl Served {
 
     fn perform(&self, handle: FileHandle, lanes: &[Lane]) -> Performed {
         let op = PathOp::OpenHandle { root: self.root, handle };
-        let task = Task { caller: Caller::Server, asker: NOBODY, within: None, op };
+        let task = Task { caller: Caller::Server, requester: NOBODY, within: None, op };
         perform(&self.host, &mut Memory::default(), (lanes, false), &task)
     }
 
@@ -128,7 +128,7 @@ fn files_are_found_by_their_handles_after_a_rename() {
     let (host, root) = (Host::new().unwrap(), File(descriptor::release(root)));
     let open = || {
         let op = PathOp::OpenHandle { root, handle: file };
-        let task = Task { caller: Caller::Server, asker: NOBODY, within: None, op };
+        let task = Task { caller: Caller::Server, requester: NOBODY, within: None, op };
         let lanes = [Lane::Searching(host.searches.begun())];
         let done = perform(&host, &mut Memory::default(), (&lanes, false), &task);
         let Performed::Done(done) = done else { panic!("{done:?} by who may wait") };
@@ -153,7 +153,7 @@ fn listed_handles_are_those_of_the_files() {
         let file = File(descriptor::release(open.into()));
         let (cookie, bytes_max, detail) = (0, 1000, Detail::Handle);
         let op = PathOp::List { file, cookie, bytes_max, detail };
-        let task = Task { caller: Caller::Server, asker: NOBODY, within, op };
+        let task = Task { caller: Caller::Server, requester: NOBODY, within, op };
         let done = perform(&host, &mut Memory::default(), (&[], true), &task);
         descriptor::close(file.0);
         let Performed::Done(Ok(PathDone::Entries(entries))) = done else { panic!("{done:?}") };
@@ -184,7 +184,7 @@ fn files_moved_out_of_the_served_directory_are_stale() {
     let file = File(descriptor::release(root.try_clone().unwrap()));
     let open = |handle| {
         let op = PathOp::OpenHandle { root: file, handle };
-        let task = Task { caller: Caller::Server, asker: NOBODY, within: None, op };
+        let task = Task { caller: Caller::Server, requester: NOBODY, within: None, op };
         let lanes = [Lane::Searching(host.searches.begun())];
         let done = perform(&host, &mut Memory::default(), (&lanes, false), &task);
         let Performed::Done(done) = done else { panic!("{done:?} by who may wait") };

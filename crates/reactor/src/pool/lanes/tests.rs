@@ -11,7 +11,7 @@ use std::time::Duration;
 #[derive(Debug)]
 struct Job {
     id: u64,
-    asker: u32,
+    requester: u32,
     lanes: Vec<Lane>,
 }
 
@@ -21,7 +21,7 @@ impl Queued for Job {
     }
 
     fn client(&self) -> ClientKey {
-        ClientKey::of_asker(self.asker)
+        ClientKey::of_requester(self.requester)
     }
 
     fn lanes(&self) -> &[Lane] {
@@ -44,7 +44,7 @@ fn lanes() -> Lanes<Job> {
 }
 
 fn job(id: u64, lanes: &[Lane]) -> Job {
-    Job { id, asker: 0, lanes: lanes.to_vec() }
+    Job { id, requester: 0, lanes: lanes.to_vec() }
 }
 
 /// Starts all jobs that can start; returns their numbers, in order.
@@ -175,8 +175,8 @@ fn a_hung_lane_is_named_until_its_jobs_end() {
 fn one_asker_with_many_jobs_lets_others_wait_for_one() {
     for (first, lane) in [(0, &[][..]), (0, &[A]), (LONG, &[])] {
         let mut lanes = Lanes::new(Limits::new(4, 2));
-        let push = |lanes: &mut Lanes<Job>, asker, id| {
-            lanes.push(Job { asker, ..job(first + id, lane) });
+        let push = |lanes: &mut Lanes<Job>, requester, id| {
+            lanes.push(Job { requester, ..job(first + id, lane) });
             lanes.check();
         };
         // One job at a time runs in a lane, and one long one.
@@ -237,7 +237,7 @@ fn random_schedules_keep_the_limits() {
                     let all = [A, B, Lane::Hosts];
                     let some: Vec<_> = all.into_iter().filter(|_| rng.u64(..3) == 0).collect();
                     waiting.insert(next, some.clone());
-                    lanes.push(Job { asker: rng.u32(..4), ..job(next, &some) });
+                    lanes.push(Job { requester: rng.u32(..4), ..job(next, &some) });
                     next += 1;
                 }
                 2 => {

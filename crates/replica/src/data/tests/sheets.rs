@@ -362,8 +362,8 @@ fn nasty_sheets() {
         with((1..400).map(|row| (at(row, 1), "=COUNT(B1:B9, A1:A400)".to_owned()))),
     ];
     let limits = sheets.map(|mut state| {
-        let asked = Operator::Range(region("A1:B2000"));
-        let Value::Rows(rows) = Sheet.apply(&mut state, &asked) else {
+        let requested = Operator::Range(region("A1:B2000"));
+        let Value::Rows(rows) = Sheet.apply(&mut state, &requested) else {
             return None;
         };
         let limit = sheet::Scalar::Error(sheet::Fault::Limit);

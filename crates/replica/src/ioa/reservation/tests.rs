@@ -9,7 +9,7 @@ fn states_md_is_fresh() {
         State::Resting,
         State::Negotiating { others: vec![1, 2], granted: 0 },
         State::Negotiating { others: vec![1, 2], granted: 1 },
-        State::Retreating { asked: 2, held: vec![1] },
+        State::Retreating { requested: 2, held: vec![1] },
         State::Holding { others: vec![1, 2] },
         State::Engaged { dismiss: vec![], missing: vec![1] },
         State::Engaged { dismiss: vec![1, 2], missing: vec![1] },
@@ -25,7 +25,7 @@ fn states_md_is_fresh() {
         Input::Performed,
         Input::Withdrawn,
         Input::Done(1),
-        Input::Asked(1),
+        Input::Requested(1),
         Input::Joined { by: 1, alone: true },
         Input::Joined { by: 1, alone: false },
         Input::Over(1),
@@ -90,8 +90,8 @@ fn rests_have_a_longest_and_begin_anew_after_a_success() {
 #[test]
 fn a_crashed_part_releases_its_reservations() {
     let text = trace(&[
-        Input::Asked(1),
-        Input::Asked(2),
+        Input::Requested(1),
+        Input::Requested(2),
         Input::Lost(1),
         Input::Want(vec![1, 2]),
         Input::Granted(1),

@@ -8,11 +8,11 @@ fn wait(replica: &mut Counting) -> Vec<Message<Operator>> {
     let mut out = Vec::new();
     replica.step(at, Input::Tick, &mut out);
     replica.check();
-    said(out)
+    announced(out)
 }
 
 /// An acknowledgement of the previous epoch does not count in this one, and the first message of an
-/// epoch to arrive may be older than others: the peer is asked until it has acknowledged everything
+/// epoch to arrive may be older than others: requests continue until it has acknowledged everything
 /// in this epoch.
 #[test]
 fn a_late_message_of_an_epoch_does_not_end_the_asking() {
@@ -32,8 +32,8 @@ fn a_late_message_of_an_epoch_does_not_end_the_asking() {
     assert_eq!(a.member_state().membership.epoch, next);
     let late = Message { epoch: next, ..message(Vector::new(), false) };
     step(&mut a, Input::Received(B, late));
-    let told = wait(&mut a);
-    assert!(matches!(&told[..], [Message { asks: true, .. }]), "{told:?}");
+    let reported = wait(&mut a);
+    assert!(matches!(&reported[..], [Message { asks: true, .. }]), "{reported:?}");
     let now = Message { epoch: next, ..message(has, false) };
     step(&mut a, Input::Received(B, now));
     assert_eq!(a.deadline(), Some(NOW + Duration::from_secs(1)), "only its client waits");
@@ -41,17 +41,17 @@ fn a_late_message_of_an_epoch_does_not_end_the_asking() {
 
 /// A peer never heard from may not have received the change either.
 #[test]
-fn a_change_is_told_again_to_one_that_was_never_heard() {
+fn a_change_is_sent_again_to_a_peer_that_never_replied() {
     let mut a = replica(A, &[A, B]);
     step(&mut a, Input::Connected(B));
     assert_eq!(a.deadline(), None, "nothing changes, and there is nothing to tell");
     let change = a.plan(&add_c()).expect("it can");
     step(&mut a, Input::Change(change.clone()));
     // The first transmission is lost.
-    let told = said(step(&mut a, Input::Persisted(1)));
-    assert!(matches!(&told[..], [Message { change: Some(_), .. }]), "{told:?}");
-    let told = wait(&mut a);
-    assert_eq!(told[0].change.as_deref(), Some(&change));
+    let reported = announced(step(&mut a, Input::Persisted(1)));
+    assert!(matches!(&reported[..], [Message { change: Some(_), .. }]), "{reported:?}");
+    let reported = wait(&mut a);
+    assert_eq!(reported[0].change.as_deref(), Some(&change));
 }
 
 /// A membership without this replica is void for those that have sealed its members as lost: they
@@ -64,19 +64,19 @@ fn a_leaver_goes_on_without_the_lost_that_have_removed_it() {
     step(&mut a, add(1, 5, false, &Vector::new()));
     step(&mut a, Input::Persisted(1));
     let remove = ChangeRequest { remove: [A].into(), ..ChangeRequest::default() };
-    let tells =
+    let reports =
         |change| Message { change: Some(Arc::new(change)), ..message(Vector::new(), false) };
-    step(&mut a, Input::Received(B, tells(b.plan(&remove).expect("it can"))));
+    step(&mut a, Input::Received(B, reports(b.plan(&remove).expect("it can"))));
     step(&mut a, Input::Persisted(2));
     step(&mut a, Input::Removed(B));
     assert!(a.is_removed());
     let without = ChangeRequest { lost: [B].into(), ..remove };
-    step(&mut a, Input::Received(C, tells(c.plan(&without).expect("it can"))));
+    step(&mut a, Input::Received(C, reports(c.plan(&without).expect("it can"))));
     // The following message is lost.
     step(&mut a, Input::Persisted(3));
     assert!(!a.is_removed());
-    let told = wait(&mut a);
-    assert!(told.iter().any(|message| message.entries.len() == 1), "{told:?}");
+    let reported = wait(&mut a);
+    assert!(reported.iter().any(|message| message.entries.len() == 1), "{reported:?}");
     step(&mut a, Input::Removed(C));
     assert!(a.is_removed());
 }

@@ -83,7 +83,7 @@ fn votes_are_repeated() {
     let empty = |it: &Out| matches!(it, Output::Vote(_, vote) if vote.silent.is_empty());
     assert_eq!(out.iter().filter(|it| empty(it)).count(), 2, "{out:?}");
     assert_eq!(votes(&step_at(&mut a, 20, Input::Tick)), 0);
-    assert_eq!(removes(&step_at(&mut a, 20, voted(B, &[C]))), None, "it is heard again");
+    assert_eq!(removes(&step_at(&mut a, 20, voted(B, &[C]))), None, "it replies again");
 }
 
 #[test]

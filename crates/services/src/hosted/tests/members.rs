@@ -22,8 +22,8 @@ impl Lab {
         let key = Settings { me: who, ..settings() };
         let introduction = Introduction::new(&key, settings().me, &challenge, [1; CHALLENGE]);
         self.write(open, 0, &introduction.proof).expect("it knows the secret");
-        let Ok(Reply::Data(said)) = self.read(open) else { panic!("a verdict") };
-        match introduction.verdicts.judge(&said).expect("this one knows it too") {
+        let Ok(Reply::Data(outputs)) = self.read(open) else { panic!("a verdict") };
+        match introduction.verdicts.judge(&outputs).expect("this one knows it too") {
             ProofReply::Welcome => {
                 self.seals.insert(open, (introduction.seals, 0));
                 Ok(Writer { open })
@@ -41,7 +41,7 @@ impl Lab {
     }
 
     /// Returns the answer after the verdict, if there is one.
-    fn said(&mut self, open: OpenId) -> Option<Vec<u8>> {
+    fn outputs(&mut self, open: OpenId) -> Option<Vec<u8>> {
         let mut reader = crate::peer_message::Reader::new(self.seals[&open].0.theirs.clone());
         let mut read = 0;
         loop {
@@ -59,7 +59,7 @@ impl Lab {
 
     /// Returns the objection in the answer to a membership request, if there is one.
     fn objection(&mut self, writer: &Writer) -> Option<String> {
-        match Answer::read(&self.said(writer.open).expect("an answer")) {
+        match Answer::read(&self.outputs(writer.open).expect("an answer")) {
             Ok(Answer::Yes) => None,
             Ok(Answer::No(why)) => Some(why),
             other => panic!("{other:?}"),
@@ -73,7 +73,7 @@ impl Lab {
 
     /// Removes the other replica as lost.
     fn lose_other(&mut self) {
-        let mut key = self.admit(ADMINISTRATOR).expect("who has the key");
+        let mut key = self.admit(ADMINISTRATOR).expect("the key is right");
         self.send(&mut key, &lose(true)).expect("taken");
         assert_eq!(self.objection(&key), None);
     }
@@ -95,7 +95,7 @@ fn join() -> PeerMessage {
 fn administrators_receive_the_result_of_a_change() {
     let mut lab = Lab::new();
     let mut other = lab.admit(OTHER).expect("a member");
-    let mut key = lab.admit(ADMINISTRATOR).expect("who has the key");
+    let mut key = lab.admit(ADMINISTRATOR).expect("the key is right");
     lab.send(&mut key, &lose(false)).expect("taken");
     assert!(lab.objection(&key).expect("half would go").contains("add --force"));
     // One membership request per open file.
@@ -103,14 +103,14 @@ fn administrators_receive_the_result_of_a_change() {
     lab.lose_other();
     assert!(lab.file("status").contains("one of 1, epoch 2"));
     // A request that is already satisfied succeeds.
-    let mut again = lab.admit(ADMINISTRATOR).expect("who has the key");
+    let mut again = lab.admit(ADMINISTRATOR).expect("the key is right");
     lab.send(&mut again, &lose(true)).expect("taken");
     assert_eq!(lab.objection(&again), None);
     // The file of a former member is closed, and another one rejects it.
     let late = PeerMessage::Gossip(message(vec![entry(1, "x")]));
     assert_eq!(lab.send(&mut other, &late).err(), Some(Error::Denied));
     assert_eq!(lab.admit(OTHER).err(), Some(ProofReply::Farewell));
-    let news = std::iter::from_fn(|| lab.hosted.next_news()).collect::<Vec<_>>();
+    let news = std::iter::from_fn(|| lab.hosted.next_report()).collect::<Vec<_>>();
     assert!(news.iter().any(|line| line.contains("epoch 2: the members are replicas 1")));
 }
 
@@ -151,7 +151,7 @@ fn a_refused_join_carries_its_reason() {
     let no = replica::binary::write(&Answer::No("full".to_string()));
     new.receive(&no);
     new.receive(&no);
-    let news: Vec<String> = std::iter::from_fn(|| new.hosted.next_news()).collect();
+    let news: Vec<String> = std::iter::from_fn(|| new.hosted.next_report()).collect();
     assert!(
         matches!(&news[..], [one] if one.ends_with("replica 2 does not take this one in: full")),
         "{news:?}"
@@ -165,9 +165,9 @@ fn a_new_replica_begins_with_what_there_is() {
     let ops = lab.open("ops");
     lab.write(ops, 0, b"append a\nappend b\n").expect("taken");
     let mut new = lab.admit(NEW).expect("it knows the secret");
-    assert_eq!(lab.said(new.open), None, "it is no member");
+    assert_eq!(lab.outputs(new.open), None, "it is no member");
     lab.send(&mut new, &join()).expect("taken");
-    let join_snapshot = lab.said(new.open).expect("a snapshot");
+    let join_snapshot = lab.outputs(new.open).expect("a snapshot");
     let Ok(Answer::Begin(read)) = Answer::read(&join_snapshot) else { panic!("a snapshot") };
     assert!(read.member_state.membership.members.contains_key(&NEW));
     // The number is in use at another address.
@@ -210,14 +210,14 @@ fn a_join_without_space_is_refused_at_once() {
     }
     let mut new = lab.admit(NEW).expect("it knows the secret");
     lab.send(&mut new, &join()).expect("taken");
-    let join_snapshot = lab.said(new.open).expect("a snapshot");
+    let join_snapshot = lab.outputs(new.open).expect("a snapshot");
     assert!(join_snapshot.len() > 12 << 20);
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut small = Lab::on(formatted_small(&settings));
     small.receive(&join_snapshot);
     let is_full = |lab: &mut Lab| lab.file("status").contains("is full: ");
     assert!((0..100).any(|_| is_full(&mut small)));
-    assert!(small.hosted.next_news().expect("said").contains("replica grow"));
+    assert!(small.hosted.next_report().expect("said").contains("replica grow"));
     small.disk.lose_power();
     assert!(Lab::on(small.disk).file("status").contains("not a member yet"));
 }
@@ -231,7 +231,7 @@ fn nonsense_is_not_begun_with() {
     lab.write(ops, 0, b"append a\nappend b\n").expect("taken");
     let mut new = lab.admit(NEW).expect("it knows the secret");
     lab.send(&mut new, &join()).expect("taken");
-    let right = lab.said(new.open).expect("a snapshot");
+    let right = lab.outputs(new.open).expect("a snapshot");
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut rng = seeded(7);
     let (mut begun, mut refused) = (0, 0);
@@ -282,10 +282,10 @@ fn a_joining_replica_refers_clients_to_members() {
     let mut lab = Lab::on(formatted_of(&settings));
     let token = op_session::show_token(settings.id, &[(ReplicaId(9), 4)].into_iter().collect());
     let in_line = format!("{{\"op\": \"size\", \"after\": \"{token}\"}}\n");
-    for asked in ["size\n".to_string(), in_line, format!("after {token}\nstrict size\n")] {
+    for requested in ["size\n".to_string(), in_line, format!("after {token}\nstrict size\n")] {
         let ops = lab.open("ops");
-        lab.write(ops, 0, asked.as_bytes()).expect("taken");
-        let said = lab.text(ops);
-        assert!(said.contains("\"reason\":\"outside\""), "{asked}: {said}");
+        lab.write(ops, 0, requested.as_bytes()).expect("taken");
+        let outputs = lab.text(ops);
+        assert!(outputs.contains("\"reason\":\"outside\""), "{requested}: {outputs}");
     }
 }

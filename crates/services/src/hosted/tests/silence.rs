@@ -19,11 +19,11 @@ fn one_of_three() -> (Lab, [Writer; 2]) {
 }
 
 /// Runs a turn at this time after these were heard; returns the members unresponsive for too long.
-fn turn(lab: &mut Lab, seconds: u64, heard: &[&Writer]) -> Vec<ReplicaId> {
+fn turn(lab: &mut Lab, seconds: u64, received: &[&Writer]) -> Vec<ReplicaId> {
     let now = NOW + Duration::from_secs(seconds);
-    heard.iter().for_each(|writer| lab.hosted.note_use(now, writer.open.local()));
+    received.iter().for_each(|writer| lab.hosted.note_use(now, writer.open.local()));
     lab.hosted.tick(now, &mut Vec::new());
-    lab.hosted.unheard.iter().copied().collect()
+    lab.hosted.silent.iter().copied().collect()
 }
 
 /// All were partitioned, and one returns before the other.
@@ -40,8 +40,8 @@ fn the_time_of_silence_begins_when_only_one_is_not_heard() {
         assert_eq!(turn(&mut lab, now, &[&second, &third]), [], "after {now} s");
     }
     for now in 40..60 {
-        let unheard = turn(&mut lab, now, &[&second]);
-        assert_eq!(!unheard.is_empty(), now >= 49, "after {now} s: {unheard:?}");
+        let silent = turn(&mut lab, now, &[&second]);
+        assert_eq!(!silent.is_empty(), now >= 49, "after {now} s: {silent:?}");
     }
     assert_eq!(turn(&mut lab, 60, &[&second, &third]), []);
 }
@@ -55,8 +55,8 @@ fn the_time_of_silence_begins_when_this_replica_goes_on() {
         assert_eq!(turn(&mut lab, now, &[&second]), [], "after {now} s");
     }
     for now in 100..120 {
-        let unheard = turn(&mut lab, now, &[&second]);
-        assert_eq!(!unheard.is_empty(), now >= 110, "after {now} s: {unheard:?}");
+        let silent = turn(&mut lab, now, &[&second]);
+        assert_eq!(!silent.is_empty(), now >= 110, "after {now} s: {silent:?}");
     }
 }
 
@@ -87,6 +87,6 @@ fn only_who_was_given_up_hears_that_operations_are_lost() {
     let change = Some(Arc::new(lab.hosted.replica.plan(&change_request).expect("it can")));
     let leave = PeerMessage::Gossip(Message { change, ..message(Vec::new()) });
     lab.send(&mut second, &leave).expect("taken");
-    let said = lab.hosted.farewell(OTHER);
-    assert!(said.contains("no member any more") && !said.contains("lost"), "{said}");
+    let outputs = lab.hosted.farewell(OTHER);
+    assert!(outputs.contains("no member any more") && !outputs.contains("lost"), "{outputs}");
 }

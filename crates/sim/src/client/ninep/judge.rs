@@ -246,7 +246,7 @@ impl Ninep {
         };
         let walk = Request::Walk { fid, newfid: u32::MAX - 1, names: vec![name.to_vec()] };
         let Ok(Seen::Walked(_, Some(handle))) = self.expect(&walk) else {
-            panic!("what was just made is there");
+            panic!("a new entry exists");
         };
         let open = base::op::PathOp::Open { file: handle, access: base::Access::READ };
         let Ok(base::op::PathDone::Opened(file, _)) = self.shadow.perform(UNKNOWN, &open) else {
@@ -315,17 +315,17 @@ impl Ninep {
                     check_date(*mtime_sec, stat);
                 }
             }
-            (Request::Stat { fid }, Rmessage::Stat { stat: told }) => {
-                check_qid(&told.qid, stat);
+            (Request::Stat { fid }, Rmessage::Stat { stat: notified }) => {
+                check_qid(&notified.qid, stat);
                 let directory = stat.kind == Kind::Directory;
                 let bit = if directory { WireStat::DIR } else { 0 };
                 let length = if directory { 0 } else { stat.size };
-                assert_eq!((told.mode, told.length), (stat.mode & 0o777 | bit, length));
+                assert_eq!((notified.mode, notified.length), (stat.mode & 0o777 | bit, length));
                 let name = &self.fids[fid].name;
                 let special = matches!(&name[..], b"." | b"..");
-                assert!(special || told.name == *name, "{request:?}: {told:?}");
+                assert!(special || notified.name == *name, "{request:?}: {notified:?}");
                 if stat.inode != ROOT {
-                    check_date(told.mtime.into(), stat);
+                    check_date(notified.mtime.into(), stat);
                 }
             }
             (
@@ -385,16 +385,19 @@ impl Ninep {
                         self.locks.0.push((inode, *slot, *owner, *kind == 1, *fid));
                     }
                     (1, 0 | 1) => {
-                        assert!(!wait, "{request:?} was told to come back");
+                        assert!(!wait, "{request:?} was to be repeated");
                         assert!(conflict || !sure, "{request:?} was refused for nothing");
                     }
                     _ => panic!("{request:?}: {reply:?}"),
                 }
             }
-            (Request::GetLock { fid, kind, slot, owner }, Rmessage::Getlock { kind: told, .. }) => {
+            (
+                Request::GetLock { fid, kind, slot, owner },
+                Rmessage::Getlock { kind: notified, .. },
+            ) => {
                 let inode = self.fid_inode(*fid).expect("it was expected to be there");
                 let conflict = self.locks.conflict(inode, *slot, *owner, *kind == 1);
-                assert!(conflict == (*told != 2) || !sure, "{request:?}: {reply:?}");
+                assert!(conflict == (*notified != 2) || !sure, "{request:?}: {reply:?}");
             }
             _ => panic!("{request:?}: {reply:?}"),
         }
@@ -515,7 +518,7 @@ impl Ninep {
 
     /// Repeats on the shadow a step that was apparently performed on the disk.
     fn repeat(&mut self, io: &Io<'_>, step: &Step) {
-        let disk = io.disk().expect("what became of requests to a volume is always known");
+        let disk = io.disk().expect("requests to a volume have an outcome");
         match step {
             Step::Write(file, offset, data) => {
                 let real = disk.inode(self.shadow.inode_of(*file));

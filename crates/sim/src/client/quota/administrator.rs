@@ -126,7 +126,7 @@ pub struct Administrator {
     /// Beginning of the audit, if one is due.
     audit: Option<Instant>,
     /// Beginning of the last comparison.
-    asked: Instant,
+    requested: Instant,
     /// Time of the next action.
     next: Instant,
     is_done: bool,
@@ -152,7 +152,7 @@ impl Administrator {
             is_failed: false,
             is_freeing: false,
             audit: None,
-            asked: Instant(0),
+            requested: Instant(0),
             next: Instant(0),
             is_done: false,
             setup,
@@ -179,7 +179,7 @@ impl Administrator {
         }
         if self.audit.is_some() {
             if self.setup.ledger.borrow().is_quiet() {
-                self.asked = io.now();
+                self.requested = io.now();
                 self.read(io, Purpose::Audit, 0);
             }
             return;
@@ -496,8 +496,9 @@ impl Administrator {
 
     fn wait_for_audit(&mut self, io: &mut Io<'_>) {
         // A reply may have taken long to arrive: it shows the state of the time of its request.
-        let asked = self.asked;
-        let waited = self.audit.map_or(Duration::ZERO, |since| asked.since(since.min(asked)));
+        let requested = self.requested;
+        let waited =
+            self.audit.map_or(Duration::ZERO, |since| requested.since(since.min(requested)));
         let (found, ledger) = (&self.found, self.setup.ledger.borrow());
         assert!(waited < SETTLED, "usage is still {found:?}, and not {:?}", ledger.usage());
         drop(ledger);

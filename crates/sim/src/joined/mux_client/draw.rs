@@ -3,7 +3,7 @@
 use super::lane::{HeldFid, Request, State, Waiting};
 use super::{MuxClient, ROOT};
 use crate::client::Io;
-use crate::joined::space::{At, EDITED, Look};
+use crate::joined::space::{At, EDITED, Lookup};
 use base::{Kind, Name};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -71,13 +71,13 @@ impl MuxClient {
     /// Returns the place of a name while no server is in trouble.
     fn step(&self, io: &Io<'_>, at: &At, name: &Name) -> Option<At> {
         let nobody = BTreeSet::new();
-        let mut look = Look::new(&self.setup.space, self.disk(io), &nobody);
+        let mut look = Lookup::new(&self.setup.space, self.disk(io), &nobody);
         look.step(at, name).into_iter().next()?.ok()
     }
 
     fn draw_name(&self, io: &mut Io<'_>, lane: usize, at: Option<&At>) -> Name {
         let nobody = BTreeSet::new();
-        let mut look = Look::new(&self.setup.space, self.disk(io), &nobody);
+        let mut look = Lookup::new(&self.setup.space, self.disk(io), &nobody);
         let there = at.map(|at| look.entries(at)).unwrap_or_default();
         let own = &self.lanes[lane].own;
         // Other lanes may remove theirs at any moment.
@@ -201,14 +201,14 @@ impl MuxClient {
     /// Returns a path to each reachable file and directory, across all mounts.
     fn paths(&self, io: &Io<'_>) -> Vec<Vec<Name>> {
         let nobody = BTreeSet::new();
-        let mut look = Look::new(&self.setup.space, self.disk(io), &nobody);
+        let mut look = Lookup::new(&self.setup.space, self.disk(io), &nobody);
         let mut ahead = VecDeque::from([(Vec::new(), self.setup.space.root())]);
         let (mut seen, mut paths) = (BTreeSet::new(), Vec::new());
         while let Some((path, at)) = ahead.pop_front() {
             let surveyed = |name: &Name| name.as_bytes() != EDITED.as_bytes();
             for name in look.entries(&at).into_keys().filter(surveyed) {
                 let path: Vec<Name> = path.iter().chain([&name]).cloned().collect();
-                let next = look.step(&at, &name).remove(0).expect("what is listed is there");
+                let next = look.step(&at, &name).remove(0).expect("listed entries exist");
                 if seen.insert(self.setup.space.number(&next.file)) && next.file.depth() < 2 {
                     ahead.push_back((path.clone(), next));
                 }

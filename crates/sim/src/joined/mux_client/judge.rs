@@ -9,7 +9,7 @@ use super::listing::{Listing, There};
 use crate::client::Io;
 use crate::disk::Disk;
 use crate::joined::fault_log::{FaultLog, TIMEOUT, error_of};
-use crate::joined::space::{At, Look};
+use crate::joined::space::{At, Lookup};
 use base::{Error, Instant, Name};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -40,7 +40,7 @@ pub(super) enum Effect {
 
 /// Context of checking a reply.
 pub(super) struct Case<'a> {
-    pub(super) look: Look<'a>,
+    pub(super) look: Lookup<'a>,
     pub(super) fault_log: &'a FaultLog,
     pub(super) waiting: &'a Waiting,
 }
@@ -100,7 +100,7 @@ impl MuxClient {
         let effect = {
             let fault_log = self.setup.fault_log.borrow();
             let away = fault_log.away(waiting.since);
-            let look = Look::new(&self.setup.space, self.disk(io), &away);
+            let look = Lookup::new(&self.setup.space, self.disk(io), &away);
             self.judge(lane, Case { look, fault_log: &fault_log, waiting: &waiting }, reply)
         };
         io.trace(format_args!("{lane} {effect:?}"));
@@ -319,7 +319,7 @@ impl MuxClient {
     }
 
     /// Records all servers that a request may involve.
-    fn touch(&self, lane: usize, look: &mut Look<'_>, request: &Request) {
+    fn touch(&self, lane: usize, look: &mut Lookup<'_>, request: &Request) {
         let at = self.place(lane, request.fids().0);
         match request {
             Request::Clunk { .. } => {}
@@ -360,7 +360,7 @@ impl MuxClient {
         }
         let fault_log = self.setup.fault_log.borrow();
         let away = fault_log.away(since);
-        let mut look = Look::new(&self.setup.space, self.disk(io), &away);
+        let mut look = Lookup::new(&self.setup.space, self.disk(io), &away);
         self.touch(lane, &mut look, &waiting.request);
         let depth = 1 + self.depth(io, lane, &waiting.request);
         let most = if look.is_doubtful() { prompt + TIMEOUT } else { prompt } * depth;
@@ -382,7 +382,7 @@ impl MuxClient {
         if let Request::Walk { names, .. } = request {
             for name in names {
                 let nobody = BTreeSet::new();
-                let mut look = Look::new(&self.setup.space, self.disk(io), &nobody);
+                let mut look = Lookup::new(&self.setup.space, self.disk(io), &nobody);
                 let Ok(next) = look.step(&at, name).swap_remove(0) else { break };
                 depth = depth.max(next.file.depth());
                 at = next;
@@ -394,7 +394,7 @@ impl MuxClient {
     /// Begins to read a directory from its start.
     pub(super) fn begin_list(&mut self, io: &Io<'_>, lane: usize, fid: u32) {
         let nobody = BTreeSet::new();
-        let mut look = Look::new(&self.setup.space, self.disk(io), &nobody);
+        let mut look = Lookup::new(&self.setup.space, self.disk(io), &nobody);
         let there = look.entries(&self.place(lane, fid));
         let held = self.lanes[lane].held(fid).expect("it is open");
         held.state = State::Directory(Listing::new(io.now(), there));
@@ -410,7 +410,7 @@ impl MuxClient {
     ) -> Vec<Result<u64, Error>> {
         let Request::Rename { from, name, to, .. } = request else { return Vec::new() };
         let nobody = BTreeSet::new();
-        let mut look = Look::new(&self.setup.space, self.disk(io), &nobody);
+        let mut look = Lookup::new(&self.setup.space, self.disk(io), &nobody);
         look.rename(&self.place(lane, *from), name, &self.place(lane, *to))
     }
 }
@@ -433,7 +433,7 @@ impl MuxClient {
                 self.lanes[lane].fids.insert(newfid, *held);
             }
             Effect::Opened(at, state) => {
-                let held = self.lanes[lane].held(fid).expect("it was asked about");
+                let held = self.lanes[lane].held(fid).expect("it is in a request");
                 held.state = state;
                 held.at = at.unwrap_or_else(|| held.at.clone());
             }
@@ -441,7 +441,7 @@ impl MuxClient {
                 let name = request.changed()[0].clone();
                 self.lanes[lane].own.insert(name, own);
                 if let Some((at, elsewhere)) = at {
-                    let held = self.lanes[lane].held(fid).expect("it was asked about");
+                    let held = self.lanes[lane].held(fid).expect("it is in a request");
                     (held.at, held.since, held.may_be_stale) = (*at, now, elsewhere);
                     held.state = State::File { offset: 0, writes: true };
                 }
@@ -498,7 +498,7 @@ impl MuxClient {
 
 /// Returns the places of a name from given places; the flag distinguishes a walk that has entered
 /// the member from one still before the mount point, which it enters only at its end.
-fn steps(look: &mut Look<'_>, places: &[(At, bool)], name: &Name, last: bool) -> Vec<(At, bool)> {
+fn steps(look: &mut Lookup<'_>, places: &[(At, bool)], name: &Name, last: bool) -> Vec<(At, bool)> {
     let mut next: Vec<(At, bool)> = Vec::new();
     for (at, there) in places {
         let stays = *there && at.is_point() && name.as_bytes() == b".";
@@ -525,8 +525,8 @@ fn steps(look: &mut Look<'_>, places: &[(At, bool)], name: &Name, last: bool) ->
 
 /// Checks that a walk may have stopped before a name: it does not exist, or a server was
 /// unavailable.
-fn expect_no_way(look: &Look<'_>, places: &[(At, bool)], name: &Name) {
-    let mut next = Look::new(look.space, look.disk, look.away);
+fn expect_no_way(look: &Lookup<'_>, places: &[(At, bool)], name: &Name) {
+    let mut next = Lookup::new(look.space, look.disk, look.away);
     let fails = |(at, _): &(At, bool)| next.step(at, name).iter().any(Result::is_err);
     let fails = places.iter().any(fails);
     steps(&mut next, places, name, true);
@@ -550,7 +550,7 @@ fn judge_list(case: &mut Case<'_>, at: &At, mut listing: Listing, data: &[u8]) -
     }
     let entries = dirents(data).expect("entries can be understood");
     let away = case.fault_log.away(listing.since);
-    let mut look = Look::new(case.look.space, case.look.disk, &away);
+    let mut look = Lookup::new(case.look.space, case.look.disk, &away);
     let there = There { first: look.entries(at), all: look.entries_of_all(at) };
     listing.is_doubtful |= !case.look.touched.is_disjoint(&away);
     listing.take(&entries, &there, case.fault_log);

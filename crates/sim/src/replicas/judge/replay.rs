@@ -52,16 +52,16 @@ fn compare(ledger: &Ledger, sums: &BTreeSet<i64>) -> usize {
 
 /// Consecutive operations.
 #[derive(Debug)]
-struct Stretch {
+struct Segment {
     /// Sum before the first one, if an operation has returned a sum.
     before: Option<i64>,
     /// Sums after each operation, relative to that.
     offsets: BTreeSet<i64>,
 }
 
-impl Stretch {
-    fn new() -> Stretch {
-        Stretch { before: None, offsets: BTreeSet::from([0]) }
+impl Segment {
+    fn new() -> Segment {
+        Segment { before: None, offsets: BTreeSet::from([0]) }
     }
 
     /// Returns the sum after the last operation, relative to the beginning.
@@ -100,11 +100,11 @@ fn stretches<'a>(
     events: impl Iterator<Item = &'a (Value, Value)>,
     sent_again: &BTreeSet<String>,
 ) -> Vec<BTreeSet<i64>> {
-    let (mut done, mut stretch, mut applied) = (Vec::new(), Stretch::new(), BTreeSet::new());
+    let (mut done, mut segment, mut applied) = (Vec::new(), Segment::new(), BTreeSet::new());
     for (op, value) in events.filter(|(_, value)| value.get("repeated").is_none()) {
         let number = op.get("add").or_else(|| op.get("add-blind"));
         let Some(number) = number.and_then(Value::as_i64) else {
-            stretch.apply(op, 0, value);
+            segment.apply(op, 0, value);
             continue;
         };
         let key = op.to_string();
@@ -112,12 +112,12 @@ fn stretches<'a>(
         if !applied.insert(key) {
             continue;
         }
-        match if may_repeat { stretch.applies(number, value) } else { Some(true) } {
-            Some(true) => stretch.apply(op, number, value),
+        match if may_repeat { segment.applies(number, value) } else { Some(true) } {
+            Some(true) => segment.apply(op, number, value),
             Some(false) => {}
-            None => done.push(mem::replace(&mut stretch, Stretch::new()).sums()),
+            None => done.push(mem::replace(&mut segment, Segment::new()).sums()),
         }
     }
-    done.push(stretch.sums());
+    done.push(segment.sums());
     done
 }

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 fn answered(what: What, op: Value, asked_s: u64, value: Value) -> OpRequest {
     let second = |count: u64| Instant(count * 1_000_000_000);
     let answer = Answer { value, is_final: true, at: second(asked_s + 1), by: 0 };
-    let (asked, answer) = (second(asked_s), Some(answer));
-    OpRequest { what, op, strict: true, asked, times: (1, 0), answer }
+    let (requested, answer) = (second(asked_s), Some(answer));
+    OpRequest { what, op, strict: true, requested, times: (1, 0), answer }
 }
 
 /// Returns the ledger of a counter: three additions and, after the second one, a strict read with

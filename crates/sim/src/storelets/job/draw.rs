@@ -39,12 +39,12 @@ impl Job {
         let rng = &mut queue.rng;
         let (frames, known) = (rng.u8(..4) > 0, !garbage && rng.u8(..3) == 0);
         let mut text = format!("arg program-{index}\n");
-        let (path, says) = subject(rng, kind, id, &mut text);
+        let (path, shows) = subject(rng, kind, id, &mut text);
         let (budget, is_modest) = budget(rng, &mut text);
         let writes = rng.u8(..5) > 0;
-        let (input, fed) = input(rng, kind, &says);
-        for (word, said) in [("frames\n", frames), ("write\n", writes), ("input\n", input)] {
-            text.push_str(if said { word } else { "" });
+        let (input, fed) = input(rng, kind, &shows);
+        for (word, outputs) in [("frames\n", frames), ("write\n", writes), ("input\n", input)] {
+            text.push_str(if outputs { word } else { "" });
         }
         let module = match garbage {
             true => b"\0asm\x01\0\0\0 and so on, but not as modules go on".to_vec(),
@@ -63,7 +63,7 @@ impl Job {
         bytes.extend(if known { Vec::new() } else { module });
         let waits = input && kind == Kinds::Echo && !fed.ends_with(&[0; 4]);
         bytes.extend(fed);
-        let says = if kind == Kinds::Echo && !input { Vec::new() } else { says };
+        let shows = if kind == Kinds::Echo && !input { Vec::new() } else { shows };
         let pieces = cut(rng, &bytes);
         let plan = Plan {
             kind,
@@ -76,7 +76,7 @@ impl Job {
             waits,
             is_modest,
             holds: false,
-            says,
+            shows,
             path,
         };
         Job::of(queue, open, id, plan, pieces)
@@ -100,7 +100,7 @@ impl Job {
             waits: true,
             is_modest: true,
             holds: true,
-            says: Vec::new(),
+            shows: Vec::new(),
             path: String::new(),
         };
         Job::of(queue, open, id, plan, pieces)
@@ -148,7 +148,7 @@ impl Job {
 fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, Vec<u8>) {
     let stage = programs::stage();
     let mut path = String::new();
-    let mut says = Vec::new();
+    let mut shows = Vec::new();
     match kind {
         Kinds::Cat | Kinds::Opener => {
             let names = ["empty", "small", "page", "large"];
@@ -156,7 +156,7 @@ fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, V
             let full = format!("data/{name}");
             let file = stage.into_iter().find(|(path, ..)| *path == full);
             if kind == Kinds::Cat {
-                says = file.expect("it is there").2;
+                shows = file.expect("it is there").2;
             }
             let rooted = rng.u8(..4) == 0;
             path = if rooted { name.to_string() } else { full };
@@ -165,23 +165,23 @@ fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, V
         Kinds::List => {
             path = "data/many".to_string();
             let names = stage.iter().filter_map(|(path, ..)| path.strip_prefix("data/many/"));
-            says = names.flat_map(|name| format!("{name}\n").into_bytes()).collect();
+            shows = names.flat_map(|name| format!("{name}\n").into_bytes()).collect();
         }
         Kinds::Search => {
             path = "data/many".to_string();
             let files = stage.into_iter().filter(|(path, ..)| path.starts_with("data/many/"));
-            says = files.flat_map(|(.., bytes)| bytes).collect();
+            shows = files.flat_map(|(.., bytes)| bytes).collect();
         }
         Kinds::Writer => path = format!("out/f{id}"),
-        Kinds::Sleeper | Kinds::Trap => says = b"slept\n".to_vec(),
+        Kinds::Sleeper | Kinds::Trap => shows = b"slept\n".to_vec(),
         Kinds::Echo => {
             let length = [0, 10, 5000, 600_000][rng.usize(..4)];
-            says = (0..length).map(|_| rng.u8(..)).collect();
+            shows = (0..length).map(|_| rng.u8(..)).collect();
         }
         Kinds::Spin | Kinds::Hog | Kinds::Flood => {}
     }
     writeln!(text, "arg {path}").expect("a string");
-    (path, says)
+    (path, shows)
 }
 
 /// Draws a budget; CPU time is always limited, so that none takes long here. Also returns whether
@@ -222,11 +222,11 @@ fn budget(rng: &mut Rng, text: &mut String) -> (Budget, bool) {
 }
 
 /// Returns whether it has input, and the input in frames.
-fn input(rng: &mut Rng, kind: Kinds, says: &[u8]) -> (bool, Vec<u8>) {
+fn input(rng: &mut Rng, kind: Kinds, shows: &[u8]) -> (bool, Vec<u8>) {
     let input = rng.u8(..5) == 0 || (kind == Kinds::Echo && rng.u8(..10) > 0);
     let mut fed = Vec::new();
     if input {
-        let data = if kind == Kinds::Echo { says } else { b"that nobody hears" };
+        let data = if kind == Kinds::Echo { shows } else { b"that nobody hears" };
         let size = rng.usize(1..=40_000);
         data.chunks(size).for_each(|part| fed.extend(wire::storelet::encode_input(part)));
         if rng.u8(..4) > 0 || fed.ends_with(&[0; 4]) {

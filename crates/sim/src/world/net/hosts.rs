@@ -103,7 +103,7 @@ impl Environment {
         let now = self.now.0;
         self.trace.line(format_args!("{now} {host:?} dies"));
         self.end_pending(host);
-        self.end_told(host);
+        self.end_reported(host);
         for socket in self.sockets_of(host) {
             self.sever(socket);
         }
@@ -155,12 +155,12 @@ impl Environment {
     }
 
     /// Drops completions that were not delivered.
-    fn end_told(&mut self, host: Host) {
-        let of = |event: &Event| event.id != OpId::UNASKED && host_of(event.id) == host;
-        let told = self.queue.iter().filter_map(|(key, happening)| {
+    fn end_reported(&mut self, host: Host) {
+        let of = |event: &Event| event.id != OpId::UNREQUESTED && host_of(event.id) == host;
+        let notified = self.queue.iter().filter_map(|(key, happening)| {
             matches!(happening, ScheduledEvent::Complete(event) if of(event)).then_some(*key)
         });
-        for key in told.collect::<Vec<_>>() {
+        for key in notified.collect::<Vec<_>>() {
             if let Some(ScheduledEvent::Complete(event)) = self.queue.remove(&key) {
                 self.drop_done(event.done);
             }
@@ -210,7 +210,7 @@ impl World {
         for happening in waiting {
             self.happen(happening, &mut events);
         }
-        assert!(events.is_empty(), "what arrives is received later");
+        assert!(events.is_empty(), "arrivals follow their sends");
     }
 }
 

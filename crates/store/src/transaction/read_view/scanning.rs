@@ -63,7 +63,7 @@ impl<'a> ReadView<'a> {
     /// Returns entries in order, and whether there may be more. The call must not have written
     /// before.
     pub(crate) fn scan(&mut self, scan: &Scan) -> Result<(ScanBatch, bool), Stop> {
-        assert!(self.write_set.is_empty(), "who scans has not written");
+        assert!(self.write_set.is_empty(), "a scan precedes the writes of its call");
         let batch = ScanBatch::new(scan.reverse);
         let limit = scan.limit.max(1);
         let mut found = Found { batch, bytes: 0, limit, reverse: scan.reverse };

@@ -23,9 +23,9 @@ fn states() -> Vec<State> {
 
 fn inputs() -> Vec<(&'static str, Input)> {
     vec![
-        ("Call", Input::Asked(TICKET, TxnRequest::Call(call()))),
-        ("Commit", Input::Asked(TICKET, TxnRequest::Commit(Durability::Durable))),
-        ("Rollback", Input::Asked(TICKET, TxnRequest::Rollback)),
+        ("Call", Input::Requested(TICKET, TxnRequest::Call(call()))),
+        ("Commit", Input::Requested(TICKET, TxnRequest::Commit(Durability::Durable))),
+        ("Rollback", Input::Requested(TICKET, TxnRequest::Rollback)),
         ("Expire", Input::Expire),
         ("Answered", Input::Answered(Ok(Reply::Done))),
         ("Answered, refused", Input::Answered(Err(Failure::Busy))),
@@ -78,13 +78,13 @@ fn a_call_waits_for_its_lock_and_for_pages_and_is_then_done() {
     let mut txn = TxnState::new(Instant(0), None);
     let durable = TxnRequest::Commit(Durability::Durable);
     let trace: Vec<String> = [
-        Input::Asked(TICKET, TxnRequest::Call(call())),
+        Input::Requested(TICKET, TxnRequest::Call(call())),
         Input::Blocked,
         Input::Granted,
         Input::Missing,
         Input::Fetched(Ok(())),
         Input::Answered(Ok(Reply::Done)),
-        Input::Asked(TICKET, durable),
+        Input::Requested(TICKET, durable),
         Input::Applied,
         Input::Committed(Ok(())),
     ]
@@ -112,20 +112,20 @@ fn each_wish_is_answered_once() {
         let mut rng = base::rng::seeded(seed);
         let once = (seed % 3 == 0).then_some(Durability::Durable);
         let mut txn = TxnState::new(Instant(0), once);
-        let (mut out, mut asked, mut called) = (Vec::new(), 0, false);
+        let (mut out, mut requested, mut called) = (Vec::new(), 0, false);
         for _ in 0..40 {
             let input = next(&txn.state, &mut rng, once.is_some() && called);
             let Some(input) = input else { break };
-            if let Input::Asked(ticket, _) = &input {
+            if let Input::Requested(ticket, _) = &input {
                 assert_eq!(*ticket, TICKET);
-                asked += 1;
+                requested += 1;
                 called = true;
             }
             txn.step(Instant(1), input, &mut out);
             let replies = out.iter().filter(|out| matches!(out, Output::Reply(..))).count();
             let ends = out.iter().filter(|out| matches!(out, Output::End)).count();
             let open = matches!(txn.state, State::Active(_) | State::Over);
-            assert_eq!(asked - replies, usize::from(!open), "seed {seed}");
+            assert_eq!(requested - replies, usize::from(!open), "seed {seed}");
             let ended = matches!(txn.state, State::Committing(..) | State::Over);
             assert_eq!(ends, usize::from(ended), "seed {seed}");
         }
@@ -136,11 +136,11 @@ fn each_wish_is_answered_once() {
 fn next(state: &State, rng: &mut base::rng::Rng, only: bool) -> Option<Input> {
     let requests =
         [TxnRequest::Call(call()), TxnRequest::Commit(Durability::Soon), TxnRequest::Rollback];
-    let request = Input::Asked(TICKET, rng.choice(&requests).unwrap().clone());
+    let request = Input::Requested(TICKET, rng.choice(&requests).unwrap().clone());
     let failed = Err(Error::DiskFailed);
     let choices = match state {
         State::Active(_) => {
-            vec![Input::Asked(TICKET, TxnRequest::Call(call())), request, Input::Expire]
+            vec![Input::Requested(TICKET, TxnRequest::Call(call())), request, Input::Expire]
         }
         State::Calling(..) => vec![
             Input::Answered(Ok(Reply::Done)),

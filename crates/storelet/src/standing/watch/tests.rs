@@ -43,8 +43,8 @@ fn entries(all: Vec<Entry>) -> Input {
 }
 
 /// A scan in its first directory.
-fn look() -> Look {
-    Look { dirs: 1, ..Look::default() }
+fn look() -> Scan {
+    Scan { dirs: 1, ..Scan::default() }
 }
 
 #[test]

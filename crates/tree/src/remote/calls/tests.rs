@@ -33,7 +33,7 @@ fn answer(calls: &mut Calls, tag: u16) -> Answer<Owner> {
 #[test]
 fn messages_above_the_limit_are_queued_and_dropped_by_a_flush() {
     let mut calls = calls(2);
-    (0..4).for_each(|slot| begin(&mut calls, Party::Asker(0), slot));
+    (0..4).for_each(|slot| begin(&mut calls, Party::Requester(0), slot));
     assert_eq!((calls.counts(), calls.take_unsent().len()), ((2, 2), 2));
     assert_eq!(calls.flush(3), 1);
     assert_eq!((calls.counts(), calls.take_unsent().len()), ((2, 1), 0));
@@ -50,11 +50,11 @@ fn messages_above_the_limit_are_queued_and_dropped_by_a_flush() {
 fn clients_are_served_in_turn() {
     let mut calls = calls(1);
     for slot in 0..100 {
-        begin(&mut calls, Party::Asker(7), slot);
+        begin(&mut calls, Party::Requester(7), slot);
         let fid = calls.new_fid();
         calls.clunk(fid);
     }
-    begin(&mut calls, Party::Asker(9), 500);
+    begin(&mut calls, Party::Requester(9), 500);
     begin(&mut calls, Party::Recovery, 501);
     let order: Vec<_> = (0..8).map(|_| answer(&mut calls, 0)).collect();
     let of = |slot| Answer::Reply(Owner::Pending(slot, 0));

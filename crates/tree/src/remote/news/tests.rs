@@ -2,24 +2,24 @@ use super::*;
 use expect_test::expect;
 use std::fmt::Write as _;
 
-const UP: News = News::Up(Dialect::Linux, 8192);
-const LOST: News = News::Down("the connection broke");
-const WRONG: News = News::Down("an answer of the wrong type");
+const UP: LinkState = LinkState::Up(Dialect::Linux, 8192);
+const LOST: LinkState = LinkState::Down("the connection broke");
+const WRONG: LinkState = LinkState::Down("an answer of the wrong type");
 
 /// Returns the reports, second by second, of these events at these seconds.
-fn play(happens: &[(u64, News)]) -> String {
-    let (mut told, mut text) = (Newsfeed::default(), String::new());
+fn play(happens: &[(u64, LinkState)]) -> String {
+    let (mut reported, mut text) = (Newsfeed::default(), String::new());
     for second in 0..1000 {
         for (_, news) in happens.iter().filter(|(at, _)| *at == second) {
-            told.note(*news);
-            told.report(Instant(second * 1_000_000_000));
+            reported.note(*news);
+            reported.report(Instant(second * 1_000_000_000));
         }
-        told.report(Instant(second * 1_000_000_000));
-        while let Some(news) = told.next() {
+        reported.report(Instant(second * 1_000_000_000));
+        while let Some(news) = reported.next() {
             writeln!(text, "{second} s: {news}").unwrap();
         }
     }
-    assert_eq!(told.deadline(), None, "something is not said");
+    assert_eq!(reported.deadline(), None, "something is not said");
     text
 }
 
@@ -35,7 +35,7 @@ fn state_changes_are_logged_at_once() {
 
 #[test]
 fn a_server_that_is_left_for_the_same_mistake_every_second_is_named_once_a_minute() {
-    let flaps: Vec<(u64, News)> = (1..150).flat_map(|at| [(at, UP), (at, WRONG)]).collect();
+    let flaps: Vec<(u64, LinkState)> = (1..150).flat_map(|at| [(at, UP), (at, WRONG)]).collect();
     expect![[r#"
         1 s: connected, 9P2000.L, 8192 bytes
         1 s: not connected: an answer of the wrong type

@@ -1,4 +1,4 @@
-#![allow(clippy::wildcard_enum_match_arm, reason = "a test says what it expects")]
+#![allow(clippy::wildcard_enum_match_arm, reason = "a test expects one variant")]
 
 use super::*;
 use base::drawing::Drawing;

@@ -91,21 +91,21 @@ fn a_large_file_is_cut_piece_by_piece_and_grows_only_then() {
     let open = lab.open("/f", WRITE).unwrap();
     let set = SetStat { size: Some(1000), ..SetStat::default() };
     let node = lab.walk("/f").unwrap();
-    let asked = lab.begin(Ask::SetStat { node, open: None, set });
-    assert!(matches!(lab.answered(asked), Some(Ok(Reply::Done))));
+    let requested = lab.begin(Ask::SetStat { node, open: None, set });
+    assert!(matches!(lab.answered(requested), Some(Ok(Reply::Done))));
     let stat = lab.stat_node(node).unwrap();
     assert!(stat.size == 1000 && stat.blocks > 8, "{stat:?}");
     // Within the file, writes are possible; behind its end they wait.
     assert_eq!(lab.write_open(open, 0, b"head"), Ok(4));
     assert_eq!(lab.volume.counts().reaper.0, "cutting");
     let data = Buf::from(&b"tail"[..]);
-    let asked = lab.begin(Ask::Write { open, offset: 2000, data: data.clone() });
-    assert!(lab.answered(asked).is_none());
+    let requested = lab.begin(Ask::Write { open, offset: 2000, data: data.clone() });
+    assert!(lab.answered(requested).is_none());
     let given_up = lab.begin(Ask::Write { open, offset: 5000, data });
     lab.input(Input::Cancel(given_up));
     assert!(matches!(lab.answered(given_up), Some(Err(Error::Cancelled))));
     lab.idle();
-    assert!(matches!(lab.answered(asked), Some(Ok(Reply::Written(4)))));
+    assert!(matches!(lab.answered(requested), Some(Ok(Reply::Written(4)))));
     let read = lab.read("/f").unwrap();
     let mut model = pattern(1000, 3);
     model[..4].copy_from_slice(b"head");

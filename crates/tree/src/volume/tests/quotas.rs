@@ -102,9 +102,9 @@ fn interrupted(mut lab: Lab) -> Lab {
     let open = lab.open_node(root, Access::READ).unwrap();
     lab.done(Ask::Sync { open, data_only: false }).unwrap();
     lab.world.disk.lose_power();
-    let (now, asked) = (lab.now, lab.asked);
+    let (now, requested) = (lab.now, lab.requested);
     let store = lab.world.open();
-    Lab { asked, ..Lab::of(store, lab.world, now) }
+    Lab { requested, ..Lab::of(store, lab.world, now) }
 }
 
 /// Gives the volume this number of turns.

@@ -113,7 +113,7 @@ fn names_must_lead_somewhere_and_stand_where_they_belong() {
 }
 
 #[test]
-fn records_that_make_no_sense_are_told_and_no_bytes_make_it_panic() {
+fn records_that_make_no_sense_are_reported_and_no_bytes_make_it_panic() {
     let mut rng = base::rng::seeded(3);
     for _ in 0..3000 {
         let mut all = records();

@@ -1,7 +1,7 @@
 //! Watches of files by their own paths: of the one entry, so that it is reported if the file is
 //! replaced or removed.
 
-use super::{Child, Doing, Log, Output, Paths, parse, seen};
+use super::{Activity, Child, Log, Output, Paths, parse, seen};
 use crate::request::{Ask, NodeId, Reply};
 use base::{Error, Name, Stat};
 
@@ -26,7 +26,7 @@ impl Paths {
         self.found(place, node, stat, log);
         let name = self.places[place].only.clone().expect("there is one");
         out.push(Output::Ask(Ask::Walk { from: node, names: vec![name.clone()] }));
-        self.doing = Some(Doing::LookingFirst { place, name });
+        self.doing = Some(Activity::LookingFirst { place, name });
     }
 
     /// Begins to report changes of the entry, after the first look at it.

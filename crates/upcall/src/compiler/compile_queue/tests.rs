@@ -366,14 +366,14 @@ fn slow_modules_do_not_delay_a_small_one() {
         compile_queue.look(now());
         std::thread::sleep(Duration::from_millis(2));
     }
-    let asked = clock.elapsed();
+    let requested = clock.elapsed();
     compile_queue.take(now(), compile_for(9, 2, 100, &program(1)));
     let ended = loop {
         compile_queue.look(now());
         if let Some(ended) = done(&mut compile_queue).pop() {
             break ended;
         }
-        let waited = clock.elapsed() - asked;
+        let waited = clock.elapsed() - requested;
         assert!(waited < Duration::from_secs(20), "it waits for slow ones");
         std::thread::sleep(Duration::from_millis(2));
     };
@@ -448,7 +448,7 @@ fn some_clients_of_a_user_do_not_lock_out_the_others() {
 }
 
 #[test]
-fn a_program_that_is_not_there_is_said() {
+fn a_program_that_is_not_there_is_reported() {
     let mut compile_queue = compile_queue("");
     compile_queue.child_command.program = PathBuf::from("/no/such/program");
     compile_queue.take(Instant::default(), compile(1, &program(0)));

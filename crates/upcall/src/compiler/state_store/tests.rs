@@ -82,5 +82,5 @@ fn save_errors_are_reported() {
     assert!(why.contains("names/wc"), "{why}");
     let gone = Change { key: Key::RunHistory("wc".parse().expect("a name")), bytes: None };
     let kept = state_store.keep(ToStateStore { ticket: 2, changes: vec![gone] });
-    assert_eq!(kept.result, Ok(()), "what is not there is gone");
+    assert_eq!(kept.result, Ok(()), "missing entries are gone");
 }

@@ -196,7 +196,7 @@ pub(super) const LOOK: Guest = Guest::new(
             (br $on)))"#,
 );
 
-/// Grows by 16 MiB; its exit code tells whether that failed.
+/// Grows by 16 MiB; its exit code shows whether that failed.
 pub(super) const GROW: Guest = Guest::new(
     "grow",
     r#"(memory (export "memory") 1)

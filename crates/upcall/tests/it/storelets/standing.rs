@@ -289,14 +289,14 @@ fn invalid_storelets_are_not_installed() {
     let client = Client::connect(&address, &options).unwrap();
     let say = |bytes: &[u8]| {
         let options = OpenOptions::new().read(true).write(true);
-        let desk = client.open_with("/storelets/install", options).unwrap();
+        let session = client.open_with("/storelets/install", options).unwrap();
         let mut at = 0;
         while at < bytes.len() {
             let count = (bytes.len() - at).min(60_000);
-            at += desk.write_at(&bytes[at..at + count], 0).unwrap();
+            at += session.write_at(&bytes[at..at + count], 0).unwrap();
         }
         let mut answer = vec![0; 4096];
-        let count = desk.read_at(&mut answer, 0).unwrap();
+        let count = session.read_at(&mut answer, 0).unwrap();
         String::from_utf8(answer[..count].to_vec()).unwrap()
     };
     let long = format!("name a\n{}module 3\n\nabc", "env A=b\n".repeat(3000));
@@ -317,9 +317,9 @@ fn invalid_storelets_are_not_installed() {
     }
     // A client that disconnects in the middle leaves nothing behind.
     let options = OpenOptions::new().read(true).write(true);
-    let desk = client.open_with("/storelets/install", options).unwrap();
-    desk.write_at(b"name a\nmodule 100\n\nabc", 0).unwrap();
-    drop(desk);
+    let session = client.open_with("/storelets/install", options).unwrap();
+    session.write_at(b"name a\nmodule 100\n\nabc", 0).unwrap();
+    drop(session);
     assert!(installed.list().is_empty());
     assert_eq!(installed.install("a", &guests::CAT, &[]).out, "a@1 installed\n");
 }

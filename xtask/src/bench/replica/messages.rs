@@ -1,6 +1,6 @@
 //! Requests of the clients: operations on our map over HTTP, and Redis commands.
 
-use super::asker::Talk;
+use super::requester::Exchange;
 use anyhow::{Context as _, Result, bail, ensure};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +53,7 @@ fn key(number: u64) -> String {
 
 /// Operation on the map.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum Operation {
     /// A put of a random key.
     Put,
     /// A put of the next key, from the first on.
@@ -66,8 +66,8 @@ pub(super) enum Deed {
 
 /// Parameters of a client's requests.
 #[derive(Clone, Copy)]
-pub(super) struct Way {
-    pub(super) deed: Deed,
+pub(super) struct Parameters {
+    pub(super) action: Operation,
     /// Percentage of strict operations.
     pub(super) strict: u64,
     /// Operations of one request.
@@ -79,36 +79,36 @@ pub(super) struct Way {
 /// A client of our replicas.
 pub(super) struct Ours {
     service: &'static str,
-    way: Way,
+    way: Parameters,
     draw: Draw,
     session: String,
     /// Number of operations requested.
-    asked: u64,
+    requested: u64,
     body: Vec<u8>,
 }
 
 impl Ours {
-    pub(super) fn new(service: &'static str, client: usize, way: Way) -> Ours {
+    pub(super) fn new(service: &'static str, client: usize, way: Parameters) -> Ours {
         let now = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         let session = format!("{:016x}{client:016x}", now.as_nanos() & u128::from(u64::MAX));
         let draw = Draw::new();
-        Ours { service, way, draw, session, asked: 0, body: Vec::new() }
+        Ours { service, way, draw, session, requested: 0, body: Vec::new() }
     }
 
     /// Appends one operation as a line of JSON.
     fn line(&mut self) {
-        let number = match self.way.deed {
-            Deed::Load => self.asked % KEYS,
-            Deed::Put | Deed::Get | Deed::Any => self.draw.below(KEYS),
+        let number = match self.way.action {
+            Operation::Load => self.requested % KEYS,
+            Operation::Put | Operation::Get | Operation::Any => self.draw.below(KEYS),
         };
         let key = key(number);
-        let kind = if self.way.deed == Deed::Any { self.draw.below(100) } else { 0 };
+        let kind = if self.way.action == Operation::Any { self.draw.below(100) } else { 0 };
         let strict = self.draw.below(100) < self.way.strict;
-        self.asked += 1;
+        self.requested += 1;
         let body = &mut self.body;
         let value = str::from_utf8(self.draw.value()).expect("letters");
-        let _ = match (self.way.deed, kind) {
-            (Deed::Get, _) => write!(body, "{{\"op\":{{\"get\":\"{key}\"}}"),
+        let _ = match (self.way.action, kind) {
+            (Operation::Get, _) => write!(body, "{{\"op\":{{\"get\":\"{key}\"}}"),
             (_, ..60) => write!(body, "{{\"op\":{{\"put\":[\"{key}\",\"{value}\"]}}"),
             (_, ..70) => write!(body, "{{\"op\":{{\"remove\":\"{key}\"}}"),
             (_, ..85) => write!(body, "{{\"op\":{{\"take\":\"{key}\"}}"),
@@ -122,13 +122,13 @@ impl Ours {
             body.extend_from_slice(b",\"strict\":true");
         }
         if self.way.once {
-            let _ = write!(body, ",\"session\":\"{}\",\"number\":{}", self.session, self.asked);
+            let _ = write!(body, ",\"session\":\"{}\",\"number\":{}", self.session, self.requested);
         }
         body.extend_from_slice(b"}\n");
     }
 }
 
-impl Talk for Ours {
+impl Exchange for Ours {
     fn ask(&mut self, out: &mut Vec<u8>) {
         self.body.clear();
         for _ in 0..self.way.lines {
@@ -158,7 +158,7 @@ impl Talk for Ours {
         for line in body.lines() {
             ensure!(line.starts_with("{\"value\":"), "{line}");
             let nothing = line.starts_with("{\"value\":null");
-            ensure!(!nothing || self.way.deed != Deed::Get, "a key is not there");
+            ensure!(!nothing || self.way.action != Operation::Get, "a key is not there");
             let is_final = self.way.strict < 100 || line.contains("\"final\":true");
             ensure!(is_final, "a strict answer is not final: {line}");
             lines += 1;
@@ -191,7 +191,7 @@ impl Redis {
     }
 }
 
-impl Talk for Redis {
+impl Exchange for Redis {
     fn ask(&mut self, out: &mut Vec<u8>) {
         let key = key(self.draw.below(KEYS));
         let _ = write!(out, "*3\r\n$3\r\nSET\r\n${KEY}\r\n{key}\r\n${VALUE}\r\n");
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_request_of_ours_is_as_long_as_it_says() {
-        let way = Way { deed: Deed::Any, strict: 50, lines: 40, once: true };
+        let way = Parameters { action: Operation::Any, strict: 50, lines: 40, once: true };
         let mut out = Vec::new();
         Ours::new("m", 3, way).ask(&mut out);
         let text = String::from_utf8(out).unwrap();
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn answers_are_looked_at() {
-        let way = Way { deed: Deed::Get, strict: 100, lines: 1, once: false };
+        let way = Parameters { action: Operation::Get, strict: 100, lines: 1, once: false };
         let mut ours = Ours::new("m", 0, way);
         let mut check = |body: &str, code: u16| {
             let length = body.len();

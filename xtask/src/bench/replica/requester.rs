@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// One client's side of a protocol.
-pub(super) trait Talk {
+pub(super) trait Exchange {
     /// Appends the next request.
     fn ask(&mut self, out: &mut Vec<u8>);
 
@@ -53,25 +53,25 @@ pub(super) struct Seen {
 /// One connection.
 struct Client<T> {
     stream: TcpStream,
-    talk: T,
+    message: T,
     input: Vec<u8>,
     output: Vec<u8>,
-    asked: Instant,
+    requested: Instant,
 }
 
-impl<T: Talk> Client<T> {
-    fn connect(port: u16, talk: T) -> Result<Client<T>> {
+impl<T: Exchange> Client<T> {
+    fn connect(port: u16, message: T) -> Result<Client<T>> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         let (input, output) = (Vec::new(), Vec::new());
-        Ok(Client { stream, talk, input, output, asked: Instant::now() })
+        Ok(Client { stream, message, input, output, requested: Instant::now() })
     }
 
     fn ask(&mut self) -> Result<()> {
         self.output.clear();
-        self.talk.ask(&mut self.output);
-        self.asked = Instant::now();
+        self.message.ask(&mut self.output);
+        self.requested = Instant::now();
         self.stream.write_all(&self.output)?;
         Ok(())
     }
@@ -81,15 +81,19 @@ impl<T: Talk> Client<T> {
         let count = self.stream.read(room)?;
         ensure!(count > 0, "the server hung up");
         self.input.extend_from_slice(&room[..count]);
-        let Some(length) = self.talk.check(&self.input)? else { return Ok(None) };
-        ensure!(length == self.input.len(), "there is more than was asked for");
+        let Some(length) = self.message.check(&self.input)? else { return Ok(None) };
+        ensure!(length == self.input.len(), "there is more than was requested");
         self.input.clear();
-        Ok(Some(self.asked.elapsed()))
+        Ok(Some(self.requested.elapsed()))
     }
 }
 
 /// Runs one client for each port.
-pub(super) fn run<T: Talk>(ports: &[u16], until: Until, make: impl Fn(usize) -> T) -> Result<Seen> {
+pub(super) fn run<T: Exchange>(
+    ports: &[u16],
+    until: Until,
+    make: impl Fn(usize) -> T,
+) -> Result<Seen> {
     let mut clients = Vec::new();
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (index, port) in ports.iter().enumerate() {
@@ -102,7 +106,7 @@ pub(super) fn run<T: Talk>(ports: &[u16], until: Until, make: impl Fn(usize) -> 
     let (mut operations, mut open, mut took) = (0, 0, Vec::new());
     for client in &mut clients {
         client.ask()?;
-        operations += client.talk.operations();
+        operations += client.message.operations();
         open += 1;
     }
     let (mut room, mut events) = (vec![0; 1 << 18], Vec::with_capacity(ports.len().max(1)));
@@ -120,7 +124,7 @@ pub(super) fn run<T: Talk>(ports: &[u16], until: Until, make: impl Fn(usize) -> 
                 open -= 1;
             } else {
                 client.ask()?;
-                operations += client.talk.operations();
+                operations += client.message.operations();
             }
         }
     }
@@ -134,10 +138,10 @@ fn wait(poll: &rustix::fd::OwnedFd, clients: usize, events: &mut Vec<epoll::Even
         events.push(epoll::Event { flags, data });
         return Ok(());
     }
-    let patience = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
+    let timeout = rustix::event::Timespec { tv_sec: 20, tv_nsec: 0 };
     let room = rustix::buffer::spare_capacity(events);
-    let count = epoll::wait(poll, room, Some(&patience))?;
-    ensure!(count > 0, "nothing was answered for {} s", patience.tv_sec);
+    let count = epoll::wait(poll, room, Some(&timeout))?;
+    ensure!(count > 0, "nothing was answered for {} s", timeout.tv_sec);
     Ok(())
 }
 
@@ -160,7 +164,7 @@ mod tests {
     /// A byte for a byte.
     struct Echo;
 
-    impl Talk for Echo {
+    impl Exchange for Echo {
         fn ask(&mut self, out: &mut Vec<u8>) {
             out.push(7);
         }
