@@ -68,7 +68,7 @@ impl Fetch {
     fn fetch(mut self: Box<Self>, cx: &mut Context, read_max: u32) -> State {
         let path = self.request.target.path.clone();
         self.reads = read_max > 0;
-        cx.session.requested = read_max as usize;
+        cx.session.outstanding = read_max as usize;
         cx.ask(Ask::Fetch { root: None, path, read_max, headroom: HEADROOM });
         self.stay()
     }
@@ -147,7 +147,10 @@ impl Fetch {
     fn directory(self: Box<Self>, cx: &mut Context, open: OpenId) -> State {
         if !self.request.target.slash {
             cx.close(open);
-            let location = self.request.target.encoded() + "/";
+            // Relative, so that it is right behind a proxy that serves this server at a path.
+            let path = self.request.target.encoded();
+            let name = path.rsplit('/').next().unwrap_or_default();
+            let location = format!("./{name}/");
             let head = Head::new(301).field("Location", location).field("Content-Length", 0);
             return cx.respond(head);
         }

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 use std::io::Write as _;
 use std::sync::LazyLock;
+use wire::http::encode_component;
 
 /// Maximum number of links in the heading: each has the length of its way up.
 const LINKS_MAX: usize = 32;
@@ -43,8 +44,13 @@ pub(super) fn opening(path: &[Name], may_write: bool) -> Vec<u8> {
         .to_vec();
     path.iter().for_each(|name| escape(&format!("{name}/"), &mut text));
     writeln!(text, "</title><style>{STYLE}</style></head>").expect("memory");
-    let write = if may_write { " data-write" } else { "" };
-    write!(text, "<body{write}><h1>").expect("memory");
+    if may_write {
+        let encoded = path.iter().map(|name| format!("{}/", encode_component(name.as_bytes())));
+        let path: String = encoded.collect();
+        write!(text, "<body data-write=\"/{path}\"><h1>").expect("memory");
+    } else {
+        text.extend_from_slice(b"<body><h1>");
+    }
     heading(path, &mut text);
     text.extend_from_slice(b"</h1><main><ul>\n");
     if !path.is_empty() {
@@ -132,7 +138,10 @@ mod tests {
         let path = [&b"a"[..], b"<b>"].map(|name| Name::new(name).expect("a name"));
         let text = String::from_utf8(opening(&path, true)).expect("text");
         let place = "<h1><a href=\"../../\">/</a><a href=\"../\">a/</a>&lt;b&gt;/</h1>";
-        assert!(text.contains(place) && text.contains("<body data-write>"), "{text}");
+        assert!(
+            text.contains(place) && text.contains("<body data-write=\"/a/%3Cb%3E/\">"),
+            "{text}"
+        );
         assert!(text.contains("<title>/a/&lt;b&gt;/</title>"), "{text}");
         let text = String::from_utf8(opening(&[], false)).expect("text");
         assert!(text.ends_with("<body><h1>/</h1><main><ul>\n"), "{text}");

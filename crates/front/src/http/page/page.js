@@ -9,7 +9,9 @@
   const PARALLEL = 4;
 
   const here = new URL("./", location).href;
-  const mayWrite = "write" in document.body.dataset;
+  // Path of this directory at the server, which a proxy may serve at another one.
+  const serverPath = document.body.dataset.write;
+  const mayWrite = serverPath !== undefined;
   const list = document.querySelector("ul");
   const numeric = new Intl.Collator(undefined, { numeric: true, sensitivity: "base" });
 
@@ -71,6 +73,8 @@
     return href.split("/").map(decoded).join("/");
   };
 
+  const timeText = (entry) => entry.modified?.slice(0, 16).replace("T", " ") ?? "";
+
   // Creates the row of an entry of a JSON listing, below `prefix`.
   const createRow = (entry, prefix = "") => {
     const slash = entry.href.endsWith("/") ? "/" : "";
@@ -79,9 +83,7 @@
     if (entry.type === "file" && entry.size !== undefined) {
       facts.append(create("data", { value: entry.size }, sizeText(entry.size)), " ");
     }
-    if (entry.modified) {
-      facts.append(create("time", {}, entry.modified.slice(0, 16).replace("T", " ")));
-    }
+    if (entry.modified) facts.append(create("time", {}, timeText(entry)));
     const link = create("a", { href: prefix + entry.href }, text);
     const className = entry.type === "symlink" ? "link" : "";
     return addButtons(create("li", { className }, link, facts));
@@ -185,13 +187,25 @@
     return viewing;
   };
 
+  // Replaces the rows by those of a JSON listing; rows of entries without a change stay.
+  const showEntries = (entries) => {
+    const keyOf = ({ href, size, time, isLink }) => JSON.stringify([href, size, time, isLink]);
+    const old = new Map(showsResults ? [] : rows().map((row) => [keyOf(entryOf(row)), row]));
+    const rowOf = (entry) => {
+      const size = entry.type === "file" ? (entry.size ?? -1) : -1;
+      const [time, isLink] = [timeText(entry), entry.type === "symlink"];
+      return old.get(keyOf({ href: entry.href, size, time, isLink })) ?? createRow(entry);
+    };
+    showRows(entries.map(rowOf));
+  };
+
   // Lists this directory again; returns whether it is shown.
   const refresh = async () => {
     const control = beginView();
     try {
       const entries = await entriesOf(here, { signal: control.signal });
       if (viewing !== control) return false;
-      showRows(entries.map((entry) => createRow(entry)));
+      showEntries(entries);
       showsResults = false;
       sort();
       filter();
@@ -434,10 +448,10 @@
     const name = await ask(`New name of ${entry.name}`, { value: old, ok: "Rename" });
     if (!name || name === old.replace(/[\r\n]/g, "") || !isName(name)) return;
     const href = entry.href.replace(/\/$/, "");
-    const parent = new URL("./", new URL(href, here));
+    const parent = new URL("./", new URL(href, new URL(serverPath, here)));
     const target = new URL(`./${encodeURIComponent(name)}`, parent);
     try {
-      await request("MOVE", href, { Destination: target.href, Overwrite: "F" });
+      await request("MOVE", href, { Destination: target.pathname, Overwrite: "F" });
       if (await refresh()) report(`Renamed ${entry.name} to ${name}.`);
     } catch (error) {
       report(`${name}: ${error.status === 412 ? EXISTS : error.message}`);
