@@ -10,8 +10,8 @@
 //! JSON of two versions, whose format changes with the compiler, and more than 300 packages; a
 //! listing is reviewed as a part of each change.
 
-use crate::sh;
 use anyhow::{Context as _, Result, bail, ensure};
+use rig::sh;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -29,10 +29,7 @@ const LIBRARIES: &[Library] = &[
     Library {
         name: "embed",
         exports: &[
-            (
-                "store/src/transaction",
-                &["Call", "Entry", "Failure", "Reply", "Request", "Scan", "ScanBatch"],
-            ),
+            ("engine/src", &["Call", "Entry", "Failure", "Reply", "Request", "Scan", "ScanBatch"]),
             ("store/src", &["Durability", "Ticket"]),
         ],
     },

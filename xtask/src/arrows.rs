@@ -4,8 +4,8 @@
 //! The allowed dependencies are the table of ARCHITECTURE.md whose last column is titled `may use`,
 //! so the documented architecture is the enforced one.
 
-use crate::sh;
 use anyhow::{Context, Result, ensure};
+use rig::sh;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
@@ -54,10 +54,14 @@ fn names(cell: &str) -> BTreeSet<String> {
 /// Returns the dependencies in the manifests, among the crates of this workspace.
 fn drawn() -> Result<Arrows> {
     let mut manifests = vec![("xtask".to_owned(), sh::root().join("xtask/Cargo.toml"))];
-    for entry in std::fs::read_dir(sh::root().join("crates"))? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        manifests.push((name, entry.path().join("Cargo.toml")));
+    for dir in ["crates", "xtask"] {
+        for entry in std::fs::read_dir(sh::root().join(dir))? {
+            let entry = entry?;
+            let (name, manifest) = (entry.file_name(), entry.path().join("Cargo.toml"));
+            if manifest.exists() {
+                manifests.push((name.to_string_lossy().into_owned(), manifest));
+            }
+        }
     }
     let ours: BTreeSet<_> = manifests.iter().map(|(name, _)| name.clone()).collect();
     let mut arrows = Arrows::new();

@@ -5,10 +5,11 @@
 //! program, metrics and service files from a running server, and error codes from the source. A
 //! relative link that leads nowhere is an error.
 
-use crate::server::{self, Kind, Server};
-use crate::{sh, tidy};
+use crate::tidy;
 use anyhow::{Context as _, Result, bail, ensure};
 use regex::Regex;
+use rig::server::{self, Kind, Server};
+use rig::sh;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Component, Path};

@@ -3,9 +3,10 @@
 //! Format, [tidy], [prose], [arrows], links of the documentation, [licences], [api], clippy over
 //! all targets and rustdoc, warnings being errors. A failure does not skip the remaining checks.
 
-use crate::report::Report;
-use crate::{api, arrows, book, licences, prose, sh, tidy};
+use crate::{api, arrows, book, licences, prose, tidy};
 use anyhow::{Result, bail};
+use rig::report::Report;
+use rig::sh;
 use std::process::Command;
 
 /// Runs the command. Returns whether there are no complaints.

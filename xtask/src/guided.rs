@@ -5,8 +5,8 @@
 //! a minute after `cargo build`. Interesting inputs stay in `target/guided/corpus/NAME`, from which
 //! the next run starts; inputs of failed cases are in `target/guided/failed/NAME`.
 
-use crate::{apt, sh};
 use anyhow::{Context as _, Result, bail, ensure};
+use rig::{apt, sh};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;

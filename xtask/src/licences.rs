@@ -3,8 +3,8 @@
 //! A licence expression passes if it can be satisfied from [`ALLOWED`]. Each direct dependency
 //! needs a row in `docs/dependencies.md` that starts with its name.
 
-use crate::sh;
 use anyhow::{Context, Result};
+use rig::sh;
 use serde_json::Value;
 use std::collections::BTreeSet;
 

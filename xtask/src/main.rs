@@ -27,49 +27,27 @@
 //! `.ci/run` calls `test` and nothing else.
 
 mod api;
-mod apt;
 mod arrows;
-mod attack;
-mod bench;
 mod book;
 mod check;
-mod conformance;
-mod dist;
-mod files;
-mod guests;
 mod guided;
-mod hostile;
-mod instrument;
-mod lanes;
 mod licences;
-mod link;
-mod paper;
-mod peer_mount;
+mod programs;
 mod prose;
 mod recording;
-mod report;
-mod server;
-mod sh;
 mod test;
 mod tidy;
-mod vm;
-mod volume;
 
 use anyhow::{Result, bail};
+use programs::{Profile, build_and_replace};
+use rig::{dist, guests, sh};
 use std::io::Write as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let (command, rest) = args.split_first().map_or(("", &[][..]), |(c, r)| (c.as_str(), r));
-    match run(command, rest) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("xtask: {error:#}");
-            ExitCode::from(2)
-        }
-    }
+    rig::report::exit(run(command, rest))
 }
 
 /// Commands with the source whose header is their manual.
@@ -80,14 +58,14 @@ const COMMANDS: &[(&str, &str)] = &[
     ("model", include_str!("../../crates/model/src/main.rs")),
     ("sim", include_str!("../../crates/sim/src/main.rs")),
     ("fuzz", include_str!("../../crates/sim/src/main.rs")),
-    ("conformance", include_str!("conformance.rs")),
-    ("attack", include_str!("attack.rs")),
-    ("hostile", include_str!("hostile.rs")),
+    ("conformance", include_str!("../conformance/src/main.rs")),
+    ("attack", include_str!("../conformance/src/attack.rs")),
+    ("hostile", include_str!("../conformance/src/hostile.rs")),
     ("api", include_str!("api.rs")),
-    ("dist", include_str!("dist.rs")),
-    ("guests", include_str!("guests.rs")),
-    ("bench", include_str!("bench.rs")),
-    ("paper", include_str!("paper.rs")),
+    ("dist", include_str!("../rig/src/dist.rs")),
+    ("guests", include_str!("../rig/src/guests.rs")),
+    ("bench", include_str!("../lab/src/bench.rs")),
+    ("paper", include_str!("../lab/src/paper.rs")),
     ("book", include_str!("book.rs")),
     ("recording", include_str!("recording.rs")),
 ];
@@ -119,29 +97,33 @@ fn run(command: &str, rest: &[String]) -> Result<bool> {
             let mut cargo = sh::cargo(&["test", "--workspace", "--quiet", "states_md"]);
             sh::run(cargo.env("UPDATE_EXPECT", "1")).map(|()| true)
         }
-        "model" => test::model(rest).map(|()| true),
-        "sim" => test::sim(rest).map(|()| true),
+        "model" => match build_and_replace("model", Profile::Measured, &[], rest)? {},
+        "sim" => {
+            let word = rest.first().map_or("", String::as_str);
+            let is_run =
+                word.is_empty() || word.starts_with(|c: char| c == '-' || c.is_ascii_digit());
+            let words = if is_run { &["run"][..] } else { &[] };
+            match build_and_replace("sim", Profile::Measured, words, rest)? {}
+        }
         "fuzz" => match rest.split_first() {
             Some((word, rest)) if word == "--guided" => guided::main(rest),
-            _ => test::fuzz(rest).map(|()| true),
+            _ => match build_and_replace("sim", Profile::Measured, &["fuzz"], rest)? {},
         },
-        "conformance" => conformance::main(rest),
-        "attack" => attack::main(rest),
-        // Clients of an attack.
-        attack::healthy::WORD => attack::healthy::main(rest).map(|()| true),
-        // Inside the namespaces of that suite.
-        conformance::firsthour::WORD => conformance::firsthour::inside(rest).map(|()| true),
-        "hostile" => hostile::main(rest),
+        "conformance" => {
+            match build_and_replace("conformance", Profile::Tested, &[command], rest)? {}
+        }
+        "attack" | "hostile" => {
+            match build_and_replace("conformance", Profile::Measured, &[command], rest)? {}
+        }
+        "bench" | "paper" => {
+            match build_and_replace("lab", Profile::Measured, &[command], rest)? {}
+        }
         "api" => api::main(rest),
         "dist" => dist::main(rest).map(|()| true),
         "guests" => guests::main(rest),
-        "bench" => bench::main(rest).map(|()| true),
-        "paper" => paper::main(rest).map(|()| true),
         "book" => book::main(rest).map(|()| true),
         "recording" => recording::main().map(|()| true),
         recording::INSIDE => recording::inside().map(|()| true),
-        // Runs in the virtual machine of the suite `volume-power`.
-        "power-load" => conformance::power_load(rest).map(|()| true),
         _ => {
             let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
             bail!("usage: cargo xtask {} [--help]", names.join(" | "))

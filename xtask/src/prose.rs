@@ -6,8 +6,9 @@
 //! - Commit subjects without `crate: verb object`, or longer than 65 characters, among those that
 //!   the upstream branch does not have; without one, the last commit.
 
-use crate::{sh, tidy};
+use crate::tidy;
 use anyhow::Result;
+use rig::sh;
 
 const CLAUSES: &[&str] = &["What", "Who", "Whoever", "Whom", "Whose", "That"];
 const PERSONS: &[&str] = &["I", "we", "We", "our", "my"];

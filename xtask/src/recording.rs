@@ -3,8 +3,8 @@
 //! The commands run in a network namespace of their own, so the default ports are free. The picture
 //! shows their real output, line by line, as an animation that any browser plays.
 
-use crate::{guests, server, sh};
 use anyhow::{Context as _, Result, bail, ensure};
+use rig::{guests, server, sh};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;

@@ -1,7 +1,7 @@
 //! Calls on a volume: in a transaction, on a snapshot, or on their own.
 
 use crate::{Error, Tree};
-use store::transaction::{Call, Entry, Reply, Scan, ScanBatch};
+use engine::{Call, Entry, Reply, Scan, ScanBatch};
 
 /// Size of a scan's first batch, in entries, small for callers that need only a few. It doubles
 /// with each batch until the cost per call is negligible.

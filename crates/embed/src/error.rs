@@ -1,9 +1,9 @@
 //! Errors: the operation, the cause, and the next step.
 
+use engine::Failure;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use store::transaction::Failure;
 
 /// Error of an operation on a volume.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //!
 //! | caller | use | cost |
 //! |---|---|---|
-//! | an automaton in the same thread | [`store::transaction::Engine`] | nothing |
+//! | an automaton in the same thread | [`engine::Engine`] | nothing |
 //! | a state machine in another thread | [`Service`], [`Client`] | a queue |
 //! | straight-line code, many threads | [`Volume`] | a queue and a sleep |
 //! | straight-line code, one thread | [`Local`] | nothing |
@@ -78,12 +78,12 @@ mod workers;
 
 pub use ask::{Ask, Entries, Shown};
 pub use disk::FileDisk;
+pub use engine::{Call, Entry, Failure, Reply, Request, Scan, ScanBatch};
 pub use error::Error;
 pub use local::Local;
 pub use port::Completion;
 pub use service::{Client, Service};
 pub use session::{Session, Snapshot, TRIES_MAX, Transaction};
-pub use store::transaction::{Call, Entry, Failure, Reply, Request, Scan, ScanBatch};
 pub use store::{Durability, Ticket};
 pub use tables::{Hash, Raw, Records, Tree};
 pub use volume::{Options, Volume};

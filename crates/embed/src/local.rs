@@ -5,12 +5,12 @@
 use crate::clock::Clock;
 use crate::disk::FileDisk;
 use crate::{Ask, Error, Options, Session, Tree};
+use engine::Driver;
+use engine::{Call, On, Reply, Request};
 use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 use std::rc::Rc;
-use store::drive::Driver;
-use store::transaction::{Call, On, Reply, Request};
 use store::{Config, Durability, View};
 
 /// An open volume of one thread. Clones refer to the same volume.

@@ -1,11 +1,11 @@
 //! Completion port of a client (BUDS §2.1).
 
 use crate::Error;
+use engine::Reply;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use store::Ticket;
-use store::transaction::Reply;
 
 /// A reply, with the ticket of its request.
 pub type Completion = (Ticket, Result<Reply, Error>);

@@ -2,11 +2,11 @@
 
 use crate::Error;
 use crate::port::{Port, lock};
+use engine::Request;
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
-use store::transaction::Request;
 use store::{IoDone, IoId, Ticket};
 
 /// Maximum number of queued requests; beyond it clients block.

@@ -11,11 +11,11 @@ use crate::port::{Completion, Port};
 use crate::queue::{Message, Queue};
 use crate::workers::Workers;
 use crate::{Error, Options};
+use engine::{Engine, Failure, Output, Reply, Request};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use store::transaction::{Engine, Failure, Output, Reply, Request};
 use store::{Config, Io, Ticket, drive};
 
 /// A volume with a thread of its own.

@@ -2,7 +2,7 @@
 
 use crate::{Ask, Error, Hash, Raw, Records, Tree, Volume, clock};
 use base::Time;
-use store::transaction::{Call, On, Reply, Request, TransactionId};
+use engine::{Call, On, Reply, Request, TransactionId};
 use store::{Durability, SnapshotId, Space, View};
 
 /// Maximum number of attempts of [`Session::transact`].

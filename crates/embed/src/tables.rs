@@ -4,10 +4,10 @@
 
 use crate::ask::{expect_found, expect_value};
 use crate::{Ask, Entries, Error};
+use engine::access::{Kind, hash, raw, record, tree};
+use engine::{ANSWER_MAX, Call, Entry, Reply};
 use std::iter;
 use store::Table;
-use store::access::{Kind, hash, raw, record, tree};
-use store::transaction::{ANSWER_MAX, Call, Entry, Reply};
 
 /// An ordered map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use crate::disk::FileDisk;
 use crate::port::Port;
 use crate::queue::{Message, Queue};
 use crate::{Ask, Error, Service, Session};
+use engine::{Call, On, Reply, Request};
 use std::path::Path;
 use std::sync::Arc;
-use store::transaction::{Call, On, Reply, Request};
 use store::{Durability, Ticket, View};
 
 /// Options of opening a volume.

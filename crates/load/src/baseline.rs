@@ -150,17 +150,17 @@ fn play(
 ) -> io::Result<(Ticks, u64, Vec<Record>)> {
     std::thread::scope(|scope| {
         let clock = Ticks::start();
-        let (reported, ready) = channel();
+        let (ready_sender, ready) = channel();
         let (mut threads, mut starts) = (Vec::new(), Vec::new());
         for id in 0..shared.scheme.threads() {
             let (start, wait) = channel();
-            let (watch, reported) = (Watch::new(&clock), reported.clone());
+            let (watch, ready_sender) = (Watch::new(&clock), ready_sender.clone());
             let builder = std::thread::Builder::new().name(format!("naive-{id}"));
-            let work = move || shared.work(target, watch, &reported, &wait);
+            let work = move || shared.work(target, watch, &ready_sender, &wait);
             threads.push(builder.spawn_scoped(scope, work)?);
             starts.push(start);
         }
-        drop(reported);
+        drop(ready_sender);
         let origin_ns = shared.begin(&clock, &ready, starts)?;
         if shared.scheme == Scheme::Clock {
             let watch = Watch::new(&clock);
@@ -242,18 +242,18 @@ impl Shared<'_> {
         &self,
         target: &dyn Target,
         mut watch: Watch,
-        reported: &Sender<io::Result<()>>,
+        ready_sender: &Sender<io::Result<()>>,
         wait: &Receiver<()>,
     ) -> Vec<Record> {
         let mut driver = match target.driver(0, self.scheme.threads()) {
             Ok(driver) => driver,
             Err(error) => {
-                let _ = reported.send(Err(error));
+                let _ = ready_sender.send(Err(error));
                 return Vec::new();
             }
         };
         let mut records = Vec::with_capacity(2 * self.ios.len() / self.scheme.threads() + 16);
-        let _ = reported.send(Ok(()));
+        let _ = ready_sender.send(Ok(()));
         if wait.recv().is_err() {
             return records;
         }

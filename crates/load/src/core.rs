@@ -156,19 +156,19 @@ pub fn run(
     let shared = Shared::new(filaments, options, workers, &calibration);
     let overseer = LossSupervisor::new(options.policy, &shared, &calibration);
     std::thread::scope(|scope| {
-        let (reported, ready) = channel();
+        let (ready_sender, ready) = channel();
         let (mut threads, mut starts) = (Vec::new(), Vec::new());
         for id in 0..workers {
             let (start, wait) = channel();
             let cpu = processors[id % processors.len()];
-            let reported = reported.clone();
+            let ready_sender = ready_sender.clone();
             let processors = processors.len();
-            let setup = Setup { id, cpu, processors, shared: &shared, target, reported, wait };
+            let setup = Setup { id, cpu, processors, shared: &shared, target, ready_sender, wait };
             let builder = std::thread::Builder::new().name(format!("load-{id}"));
             threads.push(builder.spawn_scoped(scope, move || setup.run())?);
             starts.push(start);
         }
-        drop(reported);
+        drop(ready_sender);
         // A failed worker ends all: without the start signal the waiting ones stop.
         let mut clock = begin(&ready, starts, observe)?;
         shared.origin_ns.store(clock.1, Ordering::Release);

@@ -115,7 +115,7 @@ impl Request {
     }
 
     /// Creates an I/O with a completion event.
-    pub fn requested(at: Instant, io: Io, tag: u64) -> Request {
+    pub fn with_completion(at: Instant, io: Io, tag: u64) -> Request {
         Request::Io { at, io, tell: Some(tag) }
     }
 

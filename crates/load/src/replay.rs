@@ -177,7 +177,7 @@ impl Automaton for Flood {
             }
             self.next = None;
             self.under_way += 1;
-            out.push(Request::requested(now, record.io, 0));
+            out.push(Request::with_completion(now, record.io, 0));
         }
     }
 }
@@ -231,7 +231,7 @@ impl Dependent {
             }
         }
         if parents.is_empty() {
-            out.push(Request::requested(Instant(traced.at_ns), traced.io, number));
+            out.push(Request::with_completion(Instant(traced.at_ns), traced.io, number));
         } else if waits.left == 0 {
             issue(now, &waits, number, out);
         } else {
@@ -269,7 +269,7 @@ impl Dependent {
 
 fn issue(now: Instant, waits: &Waits, number: u64, out: &mut Vec<Request>) {
     let at = Instant(waits.last_ns.saturating_add(waits.think_ns)).max(now);
-    out.push(Request::requested(at, waits.record.io, number));
+    out.push(Request::with_completion(at, waits.record.io, number));
 }
 
 impl Automaton for Dependent {

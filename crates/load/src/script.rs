@@ -88,7 +88,7 @@ impl Context {
         let mut state = self.lock();
         state.tags += 1;
         let tag = state.tags;
-        state.out.push(Request::requested(at, io, tag));
+        state.out.push(Request::with_completion(at, io, tag));
         drop(state);
         Ticket { context: self.clone(), tag }
     }

@@ -37,6 +37,7 @@ mod lines;
 mod names;
 mod order;
 mod pair;
+mod parse;
 mod reader;
 
 #[cfg(test)]
@@ -56,7 +57,8 @@ pub use distort::{Distorted, Distortion};
 pub use error::{Error, Position};
 pub use lines::LINE_MAX;
 pub use names::FILES_MAX;
-pub use reader::{Issue, Notes, Options, Reader, Wait};
+pub use parse::{Issue, Notes, Options, Wait};
+pub use reader::Reader;
 pub use summary::Summary;
 
 /// I/O of a trace.

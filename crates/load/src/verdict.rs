@@ -66,7 +66,7 @@ pub enum Rule {
     /// The generator does not fall behind.
     Drift,
     /// The rate is the requested one.
-    RequestedRate,
+    AskedRate,
     /// The issue rate equals the scheduled rate.
     KeptRate,
     /// No I/O is skipped.
@@ -214,7 +214,7 @@ fn rows(statistics: &Statistics, asked_rate: Option<f64>, limits: &Thresholds) -
         row(Rule::Near, near, Side::Least, near_least, say::NEAR),
         row(Rule::Tail, tail, Side::Most, most(limits.p99_ns), say::TAIL),
         row(Rule::Drift, drift, Side::Most, most(limits.drift_ns), say::DRIFT),
-        row(Rule::RequestedRate, requested, Side::Most, chance, say::REQUESTED_RATE),
+        row(Rule::AskedRate, requested, Side::Most, chance, say::ASKED_RATE),
         row(Rule::KeptRate, kept, Side::Most, rate_most, say::KEPT_RATE),
         row(Rule::Skipped, Some(skipped), Side::Most, skipped_most, say::SKIPPED),
         row(Rule::Errors, Some(errors), Side::Most, errors_most, say::ERRORS),
@@ -242,7 +242,7 @@ mod say {
         let (drift, most) = (time(drift), time(most));
         format!("lateness grew by {drift} from the start to the end; the limit is {most}")
     };
-    pub(super) const REQUESTED_RATE: Say = |off, most| {
+    pub(super) const ASKED_RATE: Say = |off, most| {
         let (off, most) = (percent(off), percent(most));
         format!("the rate deviated by {off} from the requested one; at most {most} is allowed")
     };

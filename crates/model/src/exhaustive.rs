@@ -6,9 +6,9 @@ use crate::reservations::{self, Caller, Callers};
 use crate::ring;
 use crate::service::{Service, Trial, check, check_safety, check_within, plan, stations};
 use crate::{Found, Verdict};
-use replica::esds::{Hops, Optimised, Plain, Rules, Slip, Station, Submission};
-use replica::ioa::{Channelled, Combined, Discipline, Part, Reserved};
-use replica::ring::Member;
+use esds::ioa::{Channelled, Combined, Discipline, Part, Reserved};
+use esds::ring::Member;
+use esds::{Hops, Optimised, Plain, Rules, Slip, Station, Submission};
 use std::fmt::Debug;
 
 /// Composition to check in every state.

@@ -14,7 +14,7 @@ pub mod service;
 
 pub use reach::Found;
 
-use replica::ioa::{IoAutomaton, all_enabled};
+use esds::ioa::{IoAutomaton, all_enabled};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use std::fmt::Debug;
 use std::hash::Hash;

@@ -1,7 +1,7 @@
 //! Data type whose values reveal the order: each operation returns all operations before it.
 
+use esds::Id;
 use replica::data::DataType;
-use replica::esds::Id;
 
 /// Append-only list of operations. The value of an operation is the list up to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

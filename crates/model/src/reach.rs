@@ -4,7 +4,7 @@
 //! there is neither a deadlock before it nor a livelock.
 
 use crate::State;
-use replica::ioa::{IoAutomaton, all_enabled};
+use esds::ioa::{IoAutomaton, all_enabled};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 

@@ -2,7 +2,7 @@
 
 use crate::reach::{Found, reach};
 use crate::{Verdict, Whole};
-use replica::ioa::{
+use esds::ioa::{
     Channelled, Discipline, IoAutomaton, Move, Part, PartInput, PartOutput, Reserved, all_enabled,
 };
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 
 use crate::reach::{Found, reach};
 use crate::{State, Verdict, Whole};
-use replica::ioa::{Channelled, Combined, Discipline, IoAutomaton, Reserved};
-use replica::ring::Member;
+use esds::ioa::{Channelled, Combined, Discipline, IoAutomaton, Reserved};
+use esds::ring::Member;
 
 /// Composition of ring members.
 pub trait Ring {

@@ -9,12 +9,10 @@ pub mod random;
 
 use crate::op_list::OpList;
 use crate::{State, Verdict, Whole};
-use replica::esds::{
+use esds::ioa::{Channelled, Combined, IoAutomaton, Move, Reserved, ReservedMessage, all_enabled};
+use esds::{
     Act, Descriptor, FrontEnd, Id, Label, Message, Replica, ReplicaPart, Request, Rules, Station,
     Submission,
-};
-use replica::ioa::{
-    Channelled, Combined, IoAutomaton, Move, Reserved, ReservedMessage, all_enabled,
 };
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -14,7 +14,7 @@ use super::sources::{self, Opening, Settings, refusal};
 use super::{Order, Served};
 use base::op::{File, PathDone, PathOp};
 use base::{Error, Instant, Name, Stat};
-use names::script::{self, Line, Source as Outputs};
+use names::script::{self, Line, Source as ScriptSource};
 use names::{NamespaceChange, Source};
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -115,7 +115,7 @@ enum Change {
 #[derive(Clone, Debug)]
 struct Mount {
     at: Vec<Name>,
-    source: Outputs,
+    source: ScriptSource,
     order: Order,
     create: bool,
 }
@@ -355,13 +355,7 @@ impl Changes {
                 Err(refusal(&mount.source, Error::TooManyOpen, advice))
             }
             (Step::Recovering(mount, tree), Event::Recovered(Ok((root, stat)))) => {
-                let Mount { at, source, order, create } = mount;
-                let source_text = script::quoted(&source.to_string()).into();
-                let what = Source::Tree(root, stat);
-                out.push(Output::Make(
-                    self.number,
-                    NamespaceChange::Join { at, what, order, create, source_text },
-                ));
+                self.join(mount, Source::Tree(root, stat), out);
                 Ok(Some(Step::Making(Some(tree))))
             }
             (Step::Recovering(mount, tree), Event::Recovered(Err(error))) => {
@@ -420,6 +414,13 @@ impl Changes {
                 | Event::Changed(_)),
             ) => unreachable!("{news:?} while {step:?}"),
         }
+    }
+
+    fn join(&self, mount: Mount, what: Source, out: &mut Vec<Output>) {
+        let Mount { at, source, order, create } = mount;
+        let source_text = script::quoted(&source.to_string()).into();
+        let change = NamespaceChange::Join { at, what, order, create, source_text };
+        out.push(Output::Make(self.number, change));
     }
 
     /// Creates a tree from the source opened for a mount.

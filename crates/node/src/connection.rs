@@ -483,9 +483,9 @@ impl Automaton for Connection {
             Sending::Yes { bytes, .. } => bytes,
             Sending::No => 0,
         };
-        let outputs = self.session.unsent();
-        assert!(gathered + sending <= outputs, "bytes sent are output of the session");
+        let session_bytes = self.session.unsent();
+        assert!(gathered + sending <= session_bytes, "bytes sent are output of the session");
         let is_lost = self.state == State::Ending;
-        assert!(is_lost || gathered + sending == outputs, "output is sent");
+        assert!(is_lost || gathered + sending == session_bytes, "output is sent");
     }
 }

@@ -427,9 +427,9 @@ impl Node {
             let posted = ops[before..].iter().filter(|op| matches!(op, Op::Post { .. })).count();
             let operations = ops.len() - before - posted + inputs;
             let operations = u32::try_from(operations).unwrap_or(u32::MAX);
-            let outputs = self.unsent(client).saturating_sub(unsent) as u64;
+            let sent_bytes = self.unsent(client).saturating_sub(unsent) as u64;
             let ended = clock();
-            let moved = Duration::from_nanos(outputs / BYTES_PER_NS);
+            let moved = Duration::from_nanos(sent_bytes / BYTES_PER_NS);
             let cost = ended.since(begun) + OPERATION_COST * operations + moved;
             let is_left = self.own(client).is_some_and(Connection::has_requests_left);
             self.queue.end(client, cost, is_left);

@@ -380,7 +380,7 @@ impl Node {
     }
 
     fn session(&self, port: &Port, peer: &Peer) -> Session {
-        let reported = port.is_verified();
+        let is_verified = port.is_verified();
         let identity = match (&port.clients, peer) {
             (Clients::All(identity), _) => identity.clone(),
             (Clients::Spokesmen(uids), Peer::Local(user)) if uids.contains(&user.uid) => {
@@ -394,7 +394,7 @@ impl Node {
             }
         };
         let mut session = Session::new(port.protocol, self.export.clone(), identity, port.local);
-        if reported && !self.config.read_only {
+        if is_verified && !self.config.read_only {
             session.allow_admin();
         }
         let is_allowed = match peer {

@@ -36,7 +36,7 @@ impl Node {
     /// Handles a message of another thread.
     pub(crate) fn cross(&mut self, now: Instant, crossing: Crossing, ops: &mut Vec<Op>) {
         if let Crossing::Worker(reported) = crossing {
-            return self.step_worker(now, worker::Input::Reported(reported), ops);
+            return self.step_worker(now, worker::Input::Message(reported), ops);
         }
         let crossing = match crossing {
             Crossing::Ask(id, request) => {

@@ -1,10 +1,7 @@
 //! Replicated data types with consistency chosen per operation: the eventually-serializable data
-//! service (paper 001).
+//! service (paper 001). The paper's own algorithms are in the crate `esds`.
 
 pub mod binary;
 pub mod data;
-pub mod esds;
-pub mod ioa;
-pub mod ring;
 pub mod service;
 pub mod work;

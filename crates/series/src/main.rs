@@ -4,7 +4,7 @@
 //! and each yields a line of standard output ([`spec::Outcome`]), in the same order.
 //! `cargo xtask paper replica` defines the runs, and plots the results.
 //!
-//! A service is a composition of the automata of `crates/replica`, each in a thread of its own.
+//! A service is a composition of the automata of `crates/esds`, each in a thread of its own.
 //! Messages are sent over TCP on loopback. A processor can be slowed down ([`spec::Speed`]): then a
 //! part sleeps for the simulated time.
 

@@ -6,14 +6,14 @@ use crate::counted::{Counted, Workload};
 use crate::wire::Spoken;
 use base::rng::Rng;
 use base::{Automaton, Instant as Tick};
-use replica::data::{DataType, Value};
-use replica::esds::{
+use esds::ioa::{
+    self, IoAutomaton, PartInput, PartOutput, Process, Reserved, ReservedMessage, Scheduler,
+};
+use esds::{
     Descriptor, FrontEnd, Id, Message, Pace, Replica, ReplicaPart, Request, Rules, Station,
     Submission,
 };
-use replica::ioa::{
-    self, IoAutomaton, PartInput, PartOutput, Process, Reserved, ReservedMessage, Scheduler,
-};
+use replica::data::{DataType, Value};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

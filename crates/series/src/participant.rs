@@ -140,8 +140,9 @@ impl<A: Actor> Participant<'_, A> {
             for to in others {
                 self.share.work(self.cost(about, false), &self.ground.answered);
                 at = Instant::now();
-                self.channels.say(*to, &bytes)?;
+                // Counted first: the last reply may end the run.
                 self.count(about, bytes.len());
+                self.channels.say(*to, &bytes)?;
             }
         }
         Ok(Done { outcome, applied, at })

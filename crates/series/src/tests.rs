@@ -1,10 +1,10 @@
 use super::*;
 use crate::counted::Workload;
 use crate::spec::{Data, Kind, Speed};
+use esds::ioa::ReservedMessage;
+use esds::{Descriptor, Id, Label, Message, News};
 use replica::binary;
 use replica::data::{Counter, Text, Value};
-use replica::esds::{Descriptor, Id, Label, Message, News};
-use replica::ioa::ReservedMessage;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Messages between parts, in the binary encoding of replica messages.
 
-use replica::esds::Message;
-use replica::ioa::ReservedMessage;
+use esds::Message;
+use esds::ioa::ReservedMessage;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -325,7 +325,7 @@ impl Cache {
     /// Adds a clean frame to its queue.
     fn enqueue(&mut self, index: u32) {
         let frame = &self.frames[index as usize];
-        assert_eq!(frame.state, State::Clean, "missing entries are in no queue");
+        assert_eq!(frame.state, State::Clean, "only clean frames are queued");
         let entry = (index, frame.stamp);
         if self.ghost_set.remove(&frame.at) || frame.touched.get() > 0 {
             self.main.push_back(entry);

@@ -86,7 +86,7 @@ pub enum Durability {
 
 impl Change {
     /// Returns the table.
-    pub(crate) fn table(&self) -> Option<Table> {
+    pub fn table(&self) -> Option<Table> {
         match self {
             Change::Put { table, .. }
             | Change::Delete { table, .. }

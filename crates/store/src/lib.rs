@@ -17,9 +17,9 @@
 //! Changes acknowledged as durable survive power loss at any moment. Others may or may not survive,
 //! but never in part. After a failed write or flush the store writes nothing until it is recovered.
 
-pub mod access;
 pub mod drive;
-pub mod transaction;
+pub mod keys;
+pub mod leaf;
 
 mod btree;
 mod cache;
@@ -33,7 +33,6 @@ mod format;
 mod io;
 mod journal;
 mod layout;
-mod locks;
 mod page;
 mod present;
 mod reader;

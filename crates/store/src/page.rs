@@ -151,8 +151,9 @@ pub(crate) fn level(page: &[u8]) -> u8 {
     page[0]
 }
 
+/// Returns the number of cells.
 #[inline]
-pub(crate) fn count(page: &[u8]) -> usize {
+pub fn count(page: &[u8]) -> usize {
     u16_at(page, 2)
 }
 
@@ -180,7 +181,7 @@ fn offset(page: &[u8], index: usize) -> usize {
 
 /// Returns the key of a cell.
 #[inline]
-pub(crate) fn key(page: &[u8], index: usize) -> &[u8] {
+pub fn key(page: &[u8], index: usize) -> &[u8] {
     let at = offset(page, index);
     let length = u16_at(page, at);
     let start = at + if page[0] == 0 { 4 } else { 2 + PTR };
@@ -198,7 +199,7 @@ pub(crate) fn value(page: &[u8], index: usize) -> (&[u8], bool) {
 
 /// Returns the key and the value of a leaf's cell, and whether that is an extent.
 #[inline]
-pub(crate) fn entry(page: &[u8], index: usize) -> (&[u8], &[u8], bool) {
+pub fn entry(page: &[u8], index: usize) -> (&[u8], &[u8], bool) {
     let at = offset(page, index);
     let (keys, word) = (u16_at(page, at), u16_at(page, at + 2));
     let (length, extent) = (word & usize::from(!EXTENT), word & usize::from(EXTENT) != 0);
@@ -271,7 +272,7 @@ pub(crate) fn find(page: &[u8], wanted: &[u8]) -> Option<usize> {
 /// Returns the position of a key, or where to insert it. In an inner page it is never before the
 /// first.
 #[inline]
-pub(crate) fn search(page: &[u8], wanted: &[u8]) -> Result<usize, usize> {
+pub fn search(page: &[u8], wanted: &[u8]) -> Result<usize, usize> {
     let (start, end) = (first(page), count(page));
     if start >= end {
         return Err(start.min(end));

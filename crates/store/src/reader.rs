@@ -4,7 +4,7 @@ use crate::btree;
 use crate::btree::extent::View as ExtentView;
 use crate::btree::look::{self, Bounds};
 use crate::cache::Cache;
-use crate::locks::after_table;
+use crate::keys::{after_table, full_key};
 use crate::page::{self, Ptr};
 use crate::{Layout, Table};
 use base::Block;
@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::ops::{ControlFlow, Deref, Range};
 
 /// Maximum number of leaves behind a missing one that are fetched together with it.
-pub(crate) const AHEAD: usize = 7;
+pub const AHEAD: usize = 7;
 
 /// Something that must be available before a plan can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,14 +118,6 @@ pub struct Reader<'a> {
     pub(crate) cache: &'a Cache,
     pub(crate) root: Ptr,
     pub(crate) layout: &'a Layout,
-}
-
-/// Returns a key of the tree: with its table's number in front.
-pub(crate) fn full_key(table: Table, key: &[u8]) -> Vec<u8> {
-    let mut full = Vec::with_capacity(4 + key.len());
-    full.extend(table.0.to_be_bytes());
-    full.extend(key);
-    full
 }
 
 /// A key of the tree for short use: it allocates no memory, unless it is long.
@@ -269,12 +261,16 @@ impl<'a> Reader<'a> {
         Ok(stopped)
     }
 
+    /// Returns the layout of the volume.
+    pub fn layout(&self) -> &'a Layout {
+        self.layout
+    }
+
     /// Visits leaves, each with its cells within the bounds, until `visit` breaks.
-    pub(crate) fn leaves(
-        &self,
-        bounds: &Bounds<'_>,
-        visit: look::Visit<'_, 'a>,
-    ) -> Result<(), Missing> {
+    ///
+    /// # Errors
+    /// `Missing`: the pages to fetch first; earlier visits are to be discarded.
+    pub fn leaves(&self, bounds: &Bounds<'_>, visit: look::Visit<'_, 'a>) -> Result<(), Missing> {
         look::leaves(self.cache, self.root, bounds, visit)
     }
 
@@ -469,8 +465,11 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the value of a leaf's cell.
+    ///
+    /// # Errors
+    /// `Missing`: the blocks to fetch first.
     #[inline]
-    pub(crate) fn value(&self, page: &'a [u8], index: usize) -> Result<Value<'a>, Missing> {
+    pub fn value(&self, page: &'a [u8], index: usize) -> Result<Value<'a>, Missing> {
         let (bytes, is_extent) = page::value(page, index);
         if !is_extent {
             return Ok(Value::Inline(bytes));

@@ -87,12 +87,12 @@ mod tests {
 
     /// Wakes up for some seconds, each time with this delay; returns all changes of the ceiling.
     fn looks(ceiling: &mut Ceiling, begin: Instant, seconds: u64, late: Duration) -> Vec<u64> {
-        let (mut now, mut emitted) = (begin, Vec::new());
+        let (mut now, mut shares) = (begin, Vec::new());
         while now < begin + Duration::from_secs(seconds) {
-            emitted.extend(ceiling.look(now, true));
+            shares.extend(ceiling.look(now, true));
             now = ceiling.due().expect("storelets run") + late;
         }
-        emitted
+        shares
     }
 
     #[test]
@@ -110,13 +110,13 @@ mod tests {
     #[test]
     fn a_few_late_looks_change_nothing_and_nobody_is_woken_without_storelets() {
         let mut ceiling = Ceiling::default();
-        let (mut now, mut emitted) = (Instant(0), Vec::new());
+        let (mut now, mut shares) = (Instant(0), Vec::new());
         for look in 0..100 {
-            emitted.extend(ceiling.look(now, true));
+            shares.extend(ceiling.look(now, true));
             let late = if look % 3 == 0 { LATE * 5 } else { Duration::ZERO };
             now = ceiling.due().expect("storelets run") + late;
         }
-        assert_eq!(emitted, [0; 0]);
+        assert_eq!(shares, [0; 0]);
         assert_eq!(ceiling.look(now, false), None);
         assert_eq!(ceiling.due(), None);
     }

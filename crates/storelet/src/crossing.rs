@@ -1,8 +1,6 @@
 //! Messages between the home node, which has the name space, and the workers.
 
-use crate::budget::Reason;
 use crate::compile::Fresh;
-use crate::host_channel::Stream;
 use crate::report::Report;
 use crate::run_spec::RunSpec;
 use base::op::Envelope;
@@ -11,6 +9,7 @@ use std::fmt;
 #[cfg(doc)]
 use tree::RequestId;
 use tree::{OpenId, Reply, Request};
+use wasi::{Reason, Stream};
 
 /// Identifier of a storelet: unique within a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,8 +43,8 @@ impl fmt::Display for DomainId {
 pub struct Account {
     /// The user's number.
     pub user: u32,
-    /// Connection, as in [`RequestId::asker`]; [`Account::OWN`] for runs that the server starts
-    /// itself.
+    /// Connection, as in [`RequestId::requester`]; [`Account::OWN`] for runs that the server
+    /// starts itself.
     pub client: u32,
 }
 

@@ -14,9 +14,7 @@ pub(crate) mod streams;
 #[cfg(test)]
 mod tests;
 
-use crate::budget::Reason;
-use crate::compile::{Code, Fresh, Module, Refused};
-use crate::host_channel::Stream;
+use crate::compile::{Fresh, Module};
 use crate::maxima::Maxima;
 use crate::report::Report;
 use crate::run_spec::{self, ORDER_MAX, RunSpec, Wanted};
@@ -26,6 +24,7 @@ use std::mem;
 use std::time::Duration;
 use streams::StreamBuffers;
 use tree::{Reply, RequestId};
+use wasi::{Code, Reason, Refused, Stream};
 
 /// Initial allocation for a module being received, bytes; untouched pages cost no memory.
 const MODULE_ROOM: u64 = 4 << 20;
@@ -149,7 +148,7 @@ pub(crate) struct Domain {
     /// Size of a received module that is not compiled yet, bytes.
     sent: usize,
     /// Hash of the module, if there is only one, and processor time of compilations, ns.
-    module: Option<crate::compile::Hash>,
+    module: Option<wasi::Hash>,
     compile_ns: u64,
     /// Whether it ends before running: the order only checks whether it could run.
     check: bool,

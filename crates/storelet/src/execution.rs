@@ -6,12 +6,10 @@
 //!
 #![doc = include_str!("execution/states.md")]
 
-use crate::budget::Reason;
-use crate::guest::{Ended, Pause};
-use crate::host_channel::{Got, Stream, Want};
 use base::{Automaton, Error, Instant, Kind, Name};
 use std::mem;
 use tree::{Ask, NodeId, Reply};
+use wasi::{Ended, Got, Pause, Reason, Stream, Want};
 
 #[cfg(test)]
 mod tests;

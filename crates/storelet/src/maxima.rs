@@ -4,8 +4,8 @@
 //! exceeds a maximum is refused. Installed storelets were checked at installation; if the maxima
 //! have become smaller since, their limits are cut.
 
-use crate::budget::Budget;
 use crate::run_spec::RunSpec;
+use wasi::Budget;
 
 const SECOND: u64 = 1_000_000_000;
 

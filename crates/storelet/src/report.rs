@@ -1,9 +1,7 @@
 //! Report on the outcome and the resource usage of a storelet.
 
-use crate::budget::{Reason, Used};
-use crate::compile::Refused;
-use crate::guest::Ended;
 use serde::Serialize;
+use wasi::{Ended, Reason, Refused, Used};
 
 /// Outcome and resource usage of a storelet. Times are in ns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

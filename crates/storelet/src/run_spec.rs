@@ -20,8 +20,6 @@
 mod label;
 mod units;
 
-use crate::budget::Budget;
-use crate::compile::Hash;
 use crate::maxima::Maxima;
 use crate::schedule::{ShareSpec, WEIGHT_MAX};
 use base::Name;
@@ -29,6 +27,7 @@ use base::units::count;
 pub use label::{Label, Pick};
 use percent_encoding::percent_decode;
 use units::{duration, share, size};
+use wasi::{Budget, Hash};
 
 /// Maximum size of an order, bytes.
 pub const ORDER_MAX: usize = 256 << 10;
@@ -120,14 +119,14 @@ impl RunSpec {
         for line in text.lines() {
             let line = line.trim_end_matches('\r');
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let emitted = |why| format!("'{word} {rest}': {why}");
+            let explain = |why| format!("'{word} {rest}': {why}");
             let value = decoded(rest);
             if word == "standing" {
-                run_spec.next(&mut then, &value, maxima).map_err(emitted)?;
+                run_spec.next(&mut then, &value, maxima).map_err(explain)?;
                 continue;
             }
             let stage = then.last_mut().filter(|_| !is_for_all(word)).unwrap_or(&mut run_spec);
-            stage.take(word, value).map_err(emitted)?;
+            stage.take(word, value).map_err(explain)?;
         }
         if run_spec.module == Wanted::Follows(0) {
             let why = "an order needs a line 'module sha256:HASH', 'module LENGTH' or \

@@ -17,9 +17,9 @@ pub(crate) mod run_schedule;
 mod tests;
 pub(crate) mod watch;
 
-use crate::compile::Hash;
 use crate::run_spec::Label;
 use std::collections::BTreeSet;
+use wasi::Hash;
 
 /// Key of an item in the state store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -14,9 +14,8 @@ mod listing;
 mod watches;
 
 use crate::admission::{Admission, Limits, Need, user_of};
-use crate::budget::{Reason, Used};
 use crate::ceiling::Ceiling;
-use crate::compile::{Code, Compiled, Fresh, Hash, Module, ToCompiler};
+use crate::compile::{Compiled, Fresh, Module, ToCompiler};
 use crate::crossing::{Account, Begin, Crossing, DomainId, ToHome, ToWorker};
 use crate::domain::{self, Domain, ORDER_TIME};
 use crate::maxima::Maxima;
@@ -37,13 +36,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tree::flat::ROOT;
 use tree::{Input, NodeId, Output, Reply};
+use wasi::{Code, Hash, Reason, Used};
 use watches::Watched;
 
 /// Maximum number of storelets, running or not.
 pub const DOMAINS_MAX: usize = 1024;
 
 /// Maximum number of running storelets, limited by the guest slots.
-const RUNNING_MAX: usize = crate::engine::GUESTS_MAX as usize - 1;
+const RUNNING_MAX: usize = wasi::GUESTS_MAX as usize - 1;
 
 /// Maximum number of storelets of one user.
 const DOMAINS_OF_ONE: usize = DOMAINS_MAX / 4 * 3;
@@ -61,9 +61,6 @@ const PROGRAM_BYTES_MAX: usize = PROGRAMS_BYTES_MAX / 4;
 
 /// Server memory for each storelet beside its own, bytes.
 pub const OVERHEAD: u64 = 6 << 20;
-
-/// Device number of these files, which no host uses.
-pub(crate) const DEVICE: u64 = u64::MAX - 2;
 
 /// Configuration of storelets.
 #[derive(Clone, Debug)]
@@ -195,9 +192,9 @@ impl Storelets {
     /// Creates the tree with number `index` among the node's trees; its files have the date
     /// `started`, and belong to `owner`.
     pub fn new(index: u16, started: Time, owner: u32, mut settings: Settings) -> Storelets {
-        let (mut notified, limits) = (Vec::new(), limits(&settings));
-        let registry = InstalledRegistry::new(mem::take(&mut settings.standing), &mut notified);
-        let news = notified.into_iter().filter_map(|output| match output {
+        let (mut message, limits) = (Vec::new(), limits(&settings));
+        let registry = InstalledRegistry::new(mem::take(&mut settings.standing), &mut message);
+        let news = message.into_iter().filter_map(|output| match output {
             registry::Output::Tell(text) => Some(text),
             registry::Output::Keep(..)
             | registry::Output::Filed(..)
@@ -303,8 +300,8 @@ impl Storelets {
         out.push(Output::Do(Op::Post { to, envelope }));
     }
 
-    fn tell(&self, worker: usize, notified: ToWorker, out: &mut Vec<Output>) {
-        self.post(worker, Crossing::Worker(notified).envelope(), out);
+    fn tell(&self, worker: usize, message: ToWorker, out: &mut Vec<Output>) {
+        self.post(worker, Crossing::Worker(message).envelope(), out);
     }
 }
 
@@ -532,9 +529,9 @@ impl Storelets {
     }
 
     /// Sends a message to the worker of a storelet of a chain, if it has one.
-    fn tell_its(&self, id: DomainId, stage: usize, notified: ToWorker, out: &mut Vec<Output>) {
+    fn tell_its(&self, id: DomainId, stage: usize, message: ToWorker, out: &mut Vec<Output>) {
         if let Some((workers, _)) = &self.here[&id].runs {
-            self.tell(workers[stage], notified, out);
+            self.tell(workers[stage], message, out);
         }
     }
 

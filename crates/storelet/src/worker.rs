@@ -11,11 +11,8 @@ mod domain;
 #[cfg(test)]
 mod tests;
 
-use crate::budget::Reason;
 use crate::crossing::{Account, AskId, Begin, DomainId, ToHome, ToWorker};
 use crate::execution;
-use crate::guest::{Guest, Pause};
-use crate::host_channel::{Given, Got, Times};
 use crate::prefetch;
 use crate::schedule::{Key, SECOND, Schedule, ShareSpec, Turn};
 use base::{Automaton, Error, Instant, Time};
@@ -24,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 use std::time::Duration;
 use tree::{Ask, NodeId, OpenId, Reply, Request};
+use wasi::{Given, Got, Guest, Pause, Reason, Times};
 
 /// Maximum number of file requests in flight for all storelets of a worker; others are queued.
 pub const REQUESTED_MAX: usize = 32;
@@ -45,7 +43,7 @@ const USER_WEIGHT: u32 = 100;
 #[derive(Debug)]
 pub enum Input {
     /// A message from home.
-    Reported(ToWorker),
+    Message(ToWorker),
     /// The reply to a storelet's file request, and its cost at home, ns.
     Answered(AskId, Result<Reply, Error>, u64),
     /// Time has passed.
@@ -335,7 +333,7 @@ impl Worker {
                 self.hear(now, id, out);
             }
             execution::Output::Drop => domain.drop_guest(out),
-            execution::Output::Disclaim(reply) => give_all(&crate::wasi::handed_out(&reply), out),
+            execution::Output::Disclaim(reply) => give_all(&wasi::handed_out(&reply), out),
             execution::Output::Release(node) => out.push(Output::Release(node)),
             execution::Output::Ended(ended) => domain.end(id, now, &ended, out),
         }
@@ -421,8 +419,8 @@ impl Worker {
         }
     }
 
-    fn notified(&mut self, now: Instant, notified: ToWorker, out: &mut Vec<Output>) {
-        match notified {
+    fn receive(&mut self, now: Instant, message: ToWorker, out: &mut Vec<Output>) {
+        match message {
             ToWorker::Begin(id, begin) => {
                 self.begin(now, id, begin, out);
                 self.bear(id);
@@ -474,7 +472,7 @@ impl Automaton for Worker {
 
     fn step(&mut self, now: Instant, input: Input, out: &mut Vec<Output>) {
         match input {
-            Input::Reported(notified) => self.notified(now, notified, out),
+            Input::Message(message) => self.receive(now, message, out),
             Input::Answered(AskId { domain: id, prefetch }, reply, served_ns) => {
                 assert!(self.requested > 0, "a request is answered once");
                 self.requested -= 1;

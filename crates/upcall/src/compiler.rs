@@ -1,7 +1,7 @@
 //! The compiler: a thread that compiles modules of clients into programs.
 //!
 //! A module passes five stages, and the first with a result ends the search: the memory of loaded
-//! programs, the cache on disk, the check in advance (`storelet::module`), and then children of
+//! programs, the cache on disk, the check in advance (`wasi::module`), and then children of
 //! this very binary, at most two at once, each a process with hard limits of its own (`inside`),
 //! whose output is loaded, authenticated and kept.
 //!
@@ -33,9 +33,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use storelet::Crossing;
 use storelet::compile::ToCompiler;
 use storelet::standing::ToStateStore;
-use storelet::{Crossing, Engines};
+use wasi::Engines;
 
 /// Niceness of the thread: validating modules of megabytes, and writing installed storelets, must
 /// not delay the file service.

@@ -41,8 +41,8 @@ fn divide(requested: Option<usize>, files: usize) -> Result<Budget, String> {
     let most = files - (files / PART).max(FILES_MIN / 2);
     if let Some(requested) = requested.filter(|requested| *requested > most) {
         return Err(format!(
-            "cannot serve {requested} connections with {files} open files (RLIMIT_NOFILE); {RAISE}, or \
-             set --connections-max to at most {most}"
+            "cannot serve {requested} connections with {files} open files (RLIMIT_NOFILE); \
+             {RAISE}, or set --connections-max to at most {most}"
         ));
     }
     let limit = (requested.is_none() && most < CONNECTIONS).then(|| {

@@ -29,7 +29,7 @@ pub(crate) struct Load {
     command: Option<Command>,
 
     #[command(flatten)]
-    stream: workload::Requested,
+    stream: workload::WorkloadFlags,
 }
 
 #[derive(Debug, Subcommand)]

@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 const VOLUME_DEFAULT: &str = "./upcall.volume";
 
 /// Error without anything to serve.
-const UNSENT: &str = "nothing to serve; use 'upcall serve DIR' for a directory, or 'upcall serve \
-                      NAME.volume' for a volume, which is created if it does not exist; 'upcall \
-                      serve --help' lists the options";
+const NOTHING_TO_SERVE: &str = "nothing to serve; use 'upcall serve DIR' for a directory, or \
+                                'upcall serve NAME.volume' for a volume, which is created if it \
+                                does not exist; 'upcall serve --help' lists the options";
 
 /// The tree to serve.
 pub(crate) struct TreeSource {
@@ -52,7 +52,7 @@ pub(crate) fn find(serve: &Serve, emit: &dyn Fn(&str)) -> Result<TreeSource, Str
         return match path.exists() {
             true => volume(path, serve),
             false if !serve.replica.is_empty() => Ok(empty()),
-            false => Err(UNSENT.to_string()),
+            false => Err(NOTHING_TO_SERVE.to_string()),
         };
     };
     let named = requested.extension().is_some_and(|extension| extension == "volume");

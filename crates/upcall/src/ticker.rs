@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
-use storelet::Engines;
+use wasi::Engines;
 
 /// Half of the maximum slice: a slice that begins just after a tick lasts two.
 const TICK: Duration = Duration::from_micros(500);

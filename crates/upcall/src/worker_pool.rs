@@ -10,9 +10,9 @@ use crate::ticker::Ticker;
 use reactor::Mailbox;
 use std::path::Path;
 use std::sync::Arc;
-use storelet::compile::Hash;
 use storelet::standing::Stock;
-use storelet::{Engines, Maxima, OVERHEAD, Settings};
+use storelet::{Maxima, OVERHEAD, Settings};
+use wasi::{Engines, Hash};
 
 /// Default memory for storelets, MiB.
 pub(crate) const MEMORY_MIB: u64 = 1024;

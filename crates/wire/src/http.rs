@@ -335,9 +335,9 @@ impl<'a> Fields<'a> {
 }
 
 fn keep_alive(fields: &Fields<'_>, is_1_1: bool) -> bool {
-    let shows =
+    let has_token =
         |word: &str| fields.list("connection").any(|option| option.eq_ignore_ascii_case(word));
-    if is_1_1 { !shows("close") } else { shows("keep-alive") }
+    if is_1_1 { !has_token("close") } else { has_token("keep-alive") }
 }
 
 fn is_embedded(fields: &Fields<'_>) -> bool {

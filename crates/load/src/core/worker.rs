@@ -38,7 +38,7 @@ pub(super) struct Setup<'a> {
     pub(super) processors: usize,
     pub(super) shared: &'a Shared,
     pub(super) target: &'a dyn Target,
-    pub(super) reported: Sender<io::Result<()>>,
+    pub(super) ready_sender: Sender<io::Result<()>>,
     pub(super) wait: Receiver<u64>,
 }
 
@@ -57,14 +57,14 @@ impl Setup<'_> {
         let driver = match self.target.driver(self.id, self.shared.workers) {
             Ok(driver) => driver,
             Err(error) => {
-                let _ = self.reported.send(Err(error));
+                let _ = self.ready_sender.send(Err(error));
                 return None;
             }
         };
         let _guard = Guard(self.shared);
         self.shared.set_waker(self.id as u32, driver.waker());
         let clock = Ticks::start();
-        let _ = self.reported.send(Ok(()));
+        let _ = self.ready_sender.send(Ok(()));
         let origin = self.wait.recv().ok()?;
         let mut worker = Worker::new(&self, driver, clock, origin);
         let mut state = State::Check;

@@ -151,7 +151,7 @@ impl Target for Http {
     }
 
     fn troubles(&self) -> Vec<String> {
-        self.troubles.printed()
+        self.troubles.lines()
     }
 }
 

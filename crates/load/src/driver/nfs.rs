@@ -97,7 +97,7 @@ impl Target for Nfs {
     }
 
     fn troubles(&self) -> Vec<String> {
-        self.troubles.printed()
+        self.troubles.lines()
     }
 }
 

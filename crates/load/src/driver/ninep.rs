@@ -76,7 +76,7 @@ impl Target for NineP {
     }
 
     fn troubles(&self) -> Vec<String> {
-        self.troubles.printed()
+        self.troubles.lines()
     }
 }
 

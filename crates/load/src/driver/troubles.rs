@@ -21,7 +21,7 @@ impl Troubles {
     }
 
     /// Returns all problems with their counts.
-    pub(super) fn printed(&self) -> Vec<String> {
+    pub(super) fn lines(&self) -> Vec<String> {
         let kinds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.iter().map(|(what, count)| format!("{count} × {what}")).collect()
     }

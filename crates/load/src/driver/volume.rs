@@ -5,14 +5,14 @@
 use super::{Driver, Target, Waker};
 use crate::{Io, Kind, Outcome};
 use embed::{Ask, Call, Client, Durability, Options, Reply, Request, Ticket, Volume};
+use engine::On;
+use engine::access::Kind as TableKind;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use store::access::Kind as TableKind;
-use store::transaction::On;
 use store::{Table, View};
 
 /// Table for load.

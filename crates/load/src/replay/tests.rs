@@ -75,8 +75,8 @@ fn dependent_it_thinks_as_long_as_the_trace() {
 #[test]
 fn a_syntax_error_is_reported_after_the_records_before_it() {
     let mut records = trace(&[(0, 1), (10, 1)]);
-    let printed = "the disk is broken".to_string();
-    records.push(Err(Error::System { file: "trace".to_string(), printed }));
+    let reason = "the disk is broken".to_string();
+    records.push(Err(Error::System { file: "trace".to_string(), reason }));
     let (filament, feed) = timed(records.into_iter());
     assert_eq!(run(vec![filament], &mut device(1)).records.len(), 2);
     assert!(feed.trouble().is_some());

@@ -25,7 +25,7 @@ impl Automaton for Chain {
                     return;
                 }
                 self.left -= 1;
-                out.push(Request::requested(now, Io { len: 4096, ..Io::default() }, 0));
+                out.push(Request::with_completion(now, Io { len: 4096, ..Io::default() }, 0));
                 if let Some(to) = self.peer {
                     let at = now + Duration::from_micros(1);
                     out.push(Request::Send { to, at, envelope: Envelope(Box::new(1_u32)) });

@@ -32,7 +32,7 @@ pub enum Error {
         /// File.
         file: String,
         /// Error text of the system.
-        printed: String,
+        reason: String,
     },
     /// Unknown format: it must be specified.
     Unknown {
@@ -61,14 +61,14 @@ pub enum Error {
 
 impl Error {
     pub(super) fn system(file: &str, error: &std::io::Error) -> Error {
-        Error::System { file: file.to_string(), printed: error.to_string() }
+        Error::System { file: file.to_string(), reason: error.to_string() }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::System { file, printed } => write!(f, "{file}: {printed}"),
+            Error::System { file, reason } => write!(f, "{file}: {reason}"),
             Error::Unknown { file, found } => {
                 let tried: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
                 write!(f, "{file}: {found}; tried {}. ", tried.join(", "))?;

@@ -14,7 +14,7 @@
 //! sample traces and `depAnalyser.cc` of umn-cris/hfplayer.
 
 use super::lines::Lines;
-use super::reader::{Known, Parse};
+use super::parse::{Known, Parse};
 use super::{Error, Traced};
 use crate::{Io, Kind};
 

@@ -18,7 +18,7 @@
 //! `bad ddir: 2` for a trim and continues without it.
 
 use super::lines::Lines;
-use super::reader::{Known, Parse, Wait};
+use super::parse::{Known, Parse, Wait};
 use super::{Error, Traced, Write};
 use crate::{Io, Kind};
 use std::collections::BTreeSet;

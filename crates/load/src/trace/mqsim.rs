@@ -12,7 +12,7 @@
 //! Source: the `README` of CMU-SAFARI/MQSim, *ASCII trace*, and its sample traces.
 
 use super::lines::{Lines, whole, words};
-use super::reader::{Known, Parse};
+use super::parse::{Known, Parse};
 use super::{Error, Traced};
 use crate::{Io, Kind};
 

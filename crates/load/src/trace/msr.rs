@@ -16,7 +16,7 @@
 
 use super::lines::{Lines, fields, whole};
 use super::names::Names;
-use super::reader::{Known, Parse};
+use super::parse::{Known, Parse};
 use super::{Error, Traced, Write};
 use crate::{Io, Kind};
 use std::io::Write as _;

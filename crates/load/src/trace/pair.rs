@@ -5,7 +5,7 @@
 //! completes with its last part). Records are returned in issue order: the oldest waits for its
 //! completion until [`Options::pending`] others wait after it.
 
-use super::reader::{Issue, Known, Options, Parse};
+use super::parse::{Issue, Known, Options, Parse};
 use super::{Error, Traced};
 use crate::{Io, Kind};
 use std::collections::{BTreeMap, VecDeque};

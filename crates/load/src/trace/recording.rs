@@ -34,7 +34,7 @@
 use super::bytes::{Bytes, Endian};
 use super::lines::Source;
 use super::names::Names;
-use super::reader::{Known, Parse};
+use super::parse::{Known, Parse};
 use super::{Error, Format, Traced, Write};
 use crate::{Io, Kind};
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@
 //! service time. Skipped I/Os are omitted. The stream is the filament.
 
 use super::lines::Source;
-use super::reader::{Known, Parse};
+use super::parse::{Known, Parse};
 use super::{Error, Format, Position, Traced};
 use crate::records::{self, BLOCK};
 use crate::{Outcome, Record};

@@ -14,7 +14,7 @@
 //! spaces. An ASU is also a stream.
 
 use super::lines::{Lines, fields, whole};
-use super::reader::{Known, Parse};
+use super::parse::{Known, Parse};
 use super::{Error, Traced};
 use crate::{Io, Kind};
 

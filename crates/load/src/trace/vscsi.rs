@@ -17,7 +17,7 @@
 
 use super::bytes::{Bytes, Endian};
 use super::lines::Source;
-use super::reader::{Known, Parse};
+use super::parse::{Known, Parse};
 use super::{Error, Format, Traced};
 use crate::{Io, Kind};
 

@@ -104,7 +104,7 @@ fn falling_behind() {
 #[test]
 fn another_rate_than_asked() {
     breaks(
-        Rule::RequestedRate,
+        Rule::AskedRate,
         &judge(&good(), Some(5_500.0)),
         expect!["the rate deviated by 9.09 % from the requested one; at most 4 % is allowed"],
     );

@@ -215,7 +215,7 @@ impl PostMark {
             Current::Removes { file } => (does, Io { kind: Kind::Remove, file, offset: 0, len: 0 }),
         };
         self.users[user] = does;
-        out.push(Request::requested(at, io, user as u64));
+        out.push(Request::with_completion(at, io, user as u64));
     }
 
     /// Processes the end of a user's operation, successful or not, and continues.

@@ -203,7 +203,7 @@ impl Transactions {
             State::Writing(left @ 2..) => State::Writing(left - 1),
             State::Writing(_) => {
                 let sync = Io { kind: Kind::Sync, ..Io::default() };
-                out.push(Request::requested(now, sync, tag as u64));
+                out.push(Request::with_completion(now, sync, tag as u64));
                 State::Syncing
             }
             State::Syncing => {
@@ -219,7 +219,7 @@ impl Transactions {
 }
 
 fn page(kind: Kind, at: Instant, offset: u64, tag: usize) -> Request {
-    Request::requested(at, Io { kind, file: 0, offset, len: PAGE }, tag as u64)
+    Request::with_completion(at, Io { kind, file: 0, offset, len: PAGE }, tag as u64)
 }
 
 impl Automaton for Transactions {

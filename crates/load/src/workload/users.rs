@@ -72,7 +72,7 @@ impl<D: Draw> Users<D> {
     fn ask(&mut self, at: Instant, out: &mut Vec<Request>) {
         if self.left > 0 && at < self.end {
             self.left -= 1;
-            out.push(Request::requested(at, self.drawer.draw(), 0));
+            out.push(Request::with_completion(at, self.drawer.draw(), 0));
         }
     }
 }
@@ -134,7 +134,7 @@ impl Sessions {
         self.left -= 1;
         let at = Instant(self.arrivals.draw(self.drawer.random())) + self.begin;
         if at < self.end {
-            out.push(Request::requested(at, self.drawer.draw(), u64::from(self.each - 1)));
+            out.push(Request::with_completion(at, self.drawer.draw(), u64::from(self.each - 1)));
             out.push(Request::Timer { at, tag: 0 });
         }
     }
@@ -143,7 +143,7 @@ impl Sessions {
     fn go_on(&mut self, now: Instant, left: u64, out: &mut Vec<Request>) {
         let at = now + self.think.draw(self.drawer.random());
         if at < self.end {
-            out.push(Request::requested(at, self.drawer.draw(), left - 1));
+            out.push(Request::with_completion(at, self.drawer.draw(), left - 1));
         }
     }
 }

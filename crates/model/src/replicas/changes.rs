@@ -4,7 +4,7 @@ use super::clients::name;
 use super::world::{Event, ReplicaHost, World, config};
 use super::{Mistake, Replica};
 use crate::op_list::OpList;
-use replica::esds::Id;
+use esds::Id;
 use replica::service::{
     Change, ChangeRequest, Input, Membership, Message, Objection, ReplicaId, Snapshot, Ticket,
 };

@@ -2,7 +2,7 @@
 
 use super::linear::History;
 use base::Instant;
-use replica::esds::Id;
+use esds::Id;
 use replica::service::{ReplicaId, Ticket, Vector};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,8 +2,8 @@
 //! and G3 (the paper's corollary); this is an independent check.
 
 use crate::op_list::OpList;
+use esds::Id;
 use replica::data::DataType as _;
-use replica::esds::Id;
 use stateright::semantics::{ConsistencyTester as _, LinearizabilityTester, SequentialSpec};
 
 /// Maximum operations of a checked history: the search tries every order.

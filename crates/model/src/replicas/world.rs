@@ -5,7 +5,7 @@ use super::{Mistake, Params, Replica, Report, linear};
 use crate::op_list::OpList;
 use base::rng::Rng;
 use base::{Automaton, Instant};
-use replica::esds::Id;
+use esds::Id;
 use replica::service::{
     Amount, Config, Entry, Input, Limits, Message, Output, Record, Refusal, ReplicaId, Snapshot,
     Ticket, Vector, Vote,

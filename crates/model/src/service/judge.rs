@@ -1,7 +1,7 @@
 //! Invariants of a service, checked after each step.
 
 use super::{Service, Trial};
-use replica::esds::{Id, Label, Replica};
+use esds::{Id, Label, Replica};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl<S: Service> Trial<S> {

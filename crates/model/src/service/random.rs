@@ -4,12 +4,10 @@
 use super::{Event, Service, Trial, stations};
 use crate::op_list::OpList;
 use base::rng::Rng;
-use replica::esds::{
-    Descriptor, Hops, Id, Optimised, Pace, Plain, Request, Rules, Slip, Submission,
-};
-use replica::ioa::{
+use esds::ioa::{
     Channelled, Combined, Discipline, IoAutomaton, Random, Reserved, Scheduler, all_enabled,
 };
+use esds::{Descriptor, Hops, Id, Optimised, Pace, Plain, Request, Rules, Slip, Submission};
 
 /// Number of steps after which a run counts as nonterminating.
 const STEPS_MAX: usize = 20_000;

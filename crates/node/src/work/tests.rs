@@ -7,10 +7,11 @@ use base::op::{Done, Envelope, Event, OpId};
 use base::{Caller, Time};
 use std::cell::Cell;
 use std::collections::VecDeque;
-use storelet::compile::{Code, Fresh, Hash};
+use storelet::compile::Fresh;
 use storelet::run_spec::RunSpec;
-use storelet::{Account, Begin, Crossing, DomainId, Engine, Pace, Report, ToHome, ToWorker};
+use storelet::{Account, Begin, Crossing, DomainId, Report, ToHome, ToWorker};
 use tree::{Ask, NodeId, Reply};
+use wasi::{Code, Engine, Hash, Pace};
 
 /// Cost of each reading of the clock, each operation and each wait, ns.
 const COST: u64 = 700;

@@ -123,9 +123,9 @@ macro_rules! kinds {
                 }
             }
 
-            fn words_unchecked(&self, announced: &[String]) -> Result<Operator, String> {
+            fn words_unchecked(&self, message: &[String]) -> Result<Operator, String> {
                 match self {
-                    $(Kind::$kind => words::read::<$kind>(announced).map(Operator::$kind),)*
+                    $(Kind::$kind => words::read::<$kind>(message).map(Operator::$kind),)*
                 }
             }
 

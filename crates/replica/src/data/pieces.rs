@@ -1,6 +1,6 @@
 //! Incremental encoding of a state: the bytes of [`crate::binary::write()`], produced in pieces.
 //!
-//! The state is a snapshot, and a [`Place`] is the position of the encoder in it. Other work runs
+//! The state is a snapshot, and a [`Position`] is where the encoder is in it. Other work runs
 //! between two pieces, and the replica continues.
 
 use super::kind::State as AnyState;

@@ -10,14 +10,12 @@
 
 mod cell;
 mod evaluation;
-mod files;
 mod formula;
 mod functions;
 mod scalar;
 
 pub use cell::{COLUMNS_MAX, Cell, NoCell, ROWS_MAX, Region};
 pub use evaluation::{STEPS_MAX, TEXT_MAX};
-pub use files::{Import, Unusable, csv_bytes, loads, read_csv, read_xlsx, xlsx_bytes};
 pub use formula::FORMULA_MAX;
 pub use functions::names as function_names;
 pub use scalar::{Fault, Number, Scalar};
@@ -45,6 +43,16 @@ pub const FORMULAS_MAX: usize = 128 << 10;
 
 /// Maximum cells in one operation for which commutativity with others is computed.
 const COMPARED_MAX: usize = 256;
+
+/// Formats rows as comma-separated values.
+pub fn csv_bytes(rows: &[Vec<Scalar>]) -> Vec<u8> {
+    let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
+    for row in rows {
+        let written = writer.write_record(row.iter().map(Scalar::to_string));
+        written.expect("a vector accepts rows of any length");
+    }
+    writer.into_inner().expect("and is flushed")
+}
 
 /// Spreadsheet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -225,7 +233,7 @@ impl Operator {
     /// Returns the reason to reject the operator while its client can still correct it: an input
     /// that is too long, or a formula that cannot be evaluated here. (If it is applied all the
     /// same, the cell displays the fault.)
-    pub(super) fn complaint(&self) -> Option<String> {
+    pub fn complaint(&self) -> Option<String> {
         let complaint = |cell: &Cell, text: &str| {
             if text.starts_with('=') {
                 return formula::parse(text)

@@ -74,11 +74,11 @@ pub(super) fn read<D: Spoken>(words: &[String]) -> Result<D::Operator, String> {
     let word = D::WORDS.iter().find(|word| word.name == name);
     let word = word.ok_or_else(|| format!("unknown operation {name:?}"))?;
     let mut arguments = Arguments(arguments.iter().cloned().collect());
-    let announced = |what| format!("{} {}: {what}", word.name, word.arguments);
-    let operator = (word.make)(&mut arguments).map_err(announced)?;
+    let text = |what| format!("{} {}: {what}", word.name, word.arguments);
+    let operator = (word.make)(&mut arguments).map_err(text)?;
     match arguments.0.pop_front() {
         None => Ok(operator),
-        Some(more) => Err(announced(format!("{more:?} is too much"))),
+        Some(more) => Err(text(format!("{more:?} is too much"))),
     }
 }
 

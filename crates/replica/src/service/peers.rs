@@ -66,9 +66,9 @@ pub(super) struct Peer {
     /// Operations sent to the peer, by this replica or presumably by their origin.
     sent: Vector,
     /// Operations of these sent by this replica: in flight.
-    announced: Vector,
+    in_flight: Vector,
     /// Vector and membership state last sent to it.
-    reported: (Vector, Epochs),
+    last_sent: (Vector, Epochs),
     /// Membership state reported by it.
     stands: Option<Epochs>,
     /// Whether it is declared lost: nothing is sent to it.
@@ -91,8 +91,8 @@ impl Peer {
             knows: Vector::new(),
             unbelieved: None,
             sent: Vector::new(),
-            announced: Vector::new(),
-            reported: (Vector::new(), Epochs::default()),
+            in_flight: Vector::new(),
+            last_sent: (Vector::new(), Epochs::default()),
             stands: None,
             is_lost: false,
             asks: false,
@@ -123,9 +123,9 @@ impl Peer {
 
     /// Reports whether it has confirmed all of this in the current epoch. Earlier vectors do not
     /// count, and the first message of an epoch may be an old one.
-    fn has_printed(&self, vector: &Vector) -> bool {
-        let announced = |of| self.unbelieved.as_ref().map_or(0, |announced| announced.get(of));
-        vector.iter().all(|(of, number)| self.knows.get(of).max(announced(of)) >= number)
+    fn has_announced(&self, vector: &Vector) -> bool {
+        let in_flight = |of| self.unbelieved.as_ref().map_or(0, |in_flight| in_flight.get(of));
+        vector.iter().all(|(of, number)| self.knows.get(of).max(in_flight(of)) >= number)
     }
 
     /// Trusts its vector once all of its own operations in that are here: then everything before
@@ -153,9 +153,9 @@ impl Peer {
     ) {
         let LocalContents { origins, has, member_state, limits, .. } = ours;
         while meter.has_left() {
-            let room = limits.window.without(origins.amount(&self.acked, &self.announced));
+            let room = limits.window.without(origins.amount(&self.acked, &self.in_flight));
             let entries = origins.between(&self.sent, has, room.min(limits.message));
-            let is_known = self.reported.0 == **has && self.reported.1 == stands(member_state);
+            let is_known = self.last_sent.0 == **has && self.last_sent.1 == stands(member_state);
             if entries.is_empty() && is_known && !self.owes && !self.asks {
                 return;
             }
@@ -164,9 +164,9 @@ impl Peer {
                 let bytes = origins.size(entry.label.origin, entry.number);
                 meter.spend(1 + work::of_bytes(bytes));
                 self.sent.raise(entry.label.origin, entry.number);
-                self.announced.raise(entry.label.origin, entry.number);
+                self.in_flight.raise(entry.label.origin, entry.number);
             }
-            self.reported = ((*has).clone(), stands(member_state));
+            self.last_sent = ((*has).clone(), stands(member_state));
             self.owes = false;
             let asks = std::mem::take(&mut self.asks);
             let epoch = member_state.membership.epoch;
@@ -181,9 +181,9 @@ impl Peer {
     /// Reports whether there is something to send: a request of either side, or unsent operations
     /// that now fit the window.
     pub(super) fn waits<O>(&self, ours: &LocalContents<'_, O>) -> bool {
-        let on_their_way = || ours.origins.amount(&self.acked, &self.announced);
+        let on_their_way = || ours.origins.amount(&self.acked, &self.in_flight);
         let has_room = || on_their_way().is_below(ours.limits.window);
-        self.owes || self.asks || !self.sent.covers(&self.reported.0) && has_room()
+        self.owes || self.asks || !self.sent.covers(&self.last_sent.0) && has_room()
     }
 
     /// Maintains the retransmission timer: it runs while the peer lacks acknowledgements of our
@@ -195,7 +195,7 @@ impl Peer {
             Some(theirs) => theirs == stood,
             None => ours.member_state.change.is_none(),
         };
-        if self.has_printed(has) && is_level && !ours.leaves {
+        if self.has_announced(has) && is_level && !ours.leaves {
             (self.again, self.timeout) = (None, TIMEOUT);
             return;
         }
@@ -215,7 +215,7 @@ impl Peer {
 
     /// Resets transmission to the acknowledged state: everything else may be lost.
     fn rewind(&mut self) {
-        (self.sent, self.announced) = (self.acked.clone(), Vector::new());
+        (self.sent, self.in_flight) = (self.acked.clone(), Vector::new());
         self.asks = true;
         self.again = None;
     }
@@ -235,7 +235,7 @@ impl Peer {
         for of in self.again.take().iter().flat_map(|mark| mark.still(&self.acked)) {
             let has = self.acked.get(of);
             self.sent = std::mem::take(&mut self.sent).up_to(of, has);
-            self.announced = std::mem::take(&mut self.announced).up_to(of, has);
+            self.in_flight = std::mem::take(&mut self.in_flight).up_to(of, has);
         }
         self.asks = true;
         self.timeout = (self.timeout * 2).min(TIMEOUT_MAX);
@@ -244,7 +244,7 @@ impl Peer {
 
     fn check(&self) {
         assert!(self.sent.covers(&self.acked), "it has been sent what it has");
-        assert!(self.sent.covers(&self.announced), "messages in flight were sent");
+        assert!(self.sent.covers(&self.in_flight), "messages in flight were sent");
         assert!(self.acked.covers(&self.knows), "it has sent all that it knows");
         if let Some(unbelieved) = &self.unbelieved {
             assert!(self.acked.covers(unbelieved), "its reply follows its report");

@@ -784,7 +784,7 @@ fn a_snapshot_is_the_same_in_pieces() {
                     ask(&mut a, 51);
                     a.step(NOW, Input::Persisted(51), &mut Vec::new());
                     a.step(NOW, arrived(51), &mut Vec::new());
-                    assert_eq!(a.kept(), 21, "pages to be written stay");
+                    assert_eq!(a.kept(), 21, "unwritten records are kept");
                 }
             }
             assert!(most != 1 || pieces > 3, "{kind}: {pieces}");

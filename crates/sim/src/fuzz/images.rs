@@ -2,11 +2,12 @@
 
 use base::rng::Rng;
 use base::{Instant, Time};
+use engine::Driver;
+use engine::access::{raw::Raw, tree::Tree};
+use engine::{Call, On, Reply, Request};
 use std::time::Duration;
-use store::access::{raw::Raw, tree::Tree};
 use store::check::{self, Content, Watcher};
-use store::drive::{Disk, Driver, Memory};
-use store::transaction::{Call, On, Reply, Request};
+use store::drive::{Disk, Memory};
 use store::{Block, Config, Durability, Geometry, Superblock, Table, View, canary};
 
 const GEOMETRY: Geometry = Geometry { block: 512, blocks: 700, journal: 48, segment: 64 };

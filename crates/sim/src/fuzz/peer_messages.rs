@@ -19,7 +19,7 @@ const A: ReplicaId = ReplicaId(0);
 const B: ReplicaId = ReplicaId(1);
 
 type Data = Once<Kind>;
-type Outputs = Message<once::Operator<Operator>>;
+type OpMessage = Message<once::Operator<Operator>>;
 
 /// Tests two replicas, one of which sends corrupted messages: the other one keeps its promises to
 /// its own clients, or stops listening.
@@ -93,7 +93,7 @@ impl Pair {
     }
 
     /// Returns the message that arrives: A's are sometimes corrupted.
-    fn carried(&self, to: usize, message: Outputs, rng: &mut Rng) -> Option<Outputs> {
+    fn carried(&self, to: usize, message: OpMessage, rng: &mut Rng) -> Option<OpMessage> {
         let mut bytes = PeerMessage::Gossip(message).bytes();
         if to == 1 && rng.u8(..3) == 0 {
             streams::spoil(rng, &mut bytes);

@@ -89,19 +89,19 @@ pub(crate) fn seek<'a>(
 
 /// The leaves to visit, and their order.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds<'k> {
+pub struct Bounds<'k> {
     /// First key.
-    pub(crate) from: &'k [u8],
+    pub from: &'k [u8],
     /// End of the range, exclusive; `None`: to the end.
-    pub(crate) to: Option<&'k [u8]>,
+    pub to: Option<&'k [u8]>,
     /// Whether to start at the end.
-    pub(crate) reverse: bool,
+    pub reverse: bool,
     /// Number of leaves behind a missing one that are fetched together with it.
-    pub(crate) ahead: usize,
+    pub ahead: usize,
 }
 
 /// Visitor of leaves, with the range of cells within the bounds.
-pub(crate) type Visit<'v, 'a> =
+pub type Visit<'v, 'a> =
     &'v mut dyn FnMut(&'a Block, Range<usize>) -> Result<ControlFlow<()>, Missing>;
 
 /// Visits the leaves that can have keys within bounds, until it breaks. Needs no others.

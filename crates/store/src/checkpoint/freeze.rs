@@ -7,7 +7,7 @@ use crate::present::Present;
 use crate::snapshots::{self, Snapshots};
 use crate::space::{Purpose, Run, Space};
 use crate::sum::sum;
-use crate::{Error, reader};
+use crate::{Error, keys};
 use base::{Block, op::BLOCKS_MAX};
 use std::mem;
 
@@ -35,7 +35,7 @@ pub(crate) struct Frozen {
 pub(crate) fn keys(snapshots: &Snapshots, present: &Present) -> Vec<Vec<u8>> {
     let Some(newest) = snapshots.newest() else { return Vec::new() };
     let key = snapshots::dead_key(newest.0, present.epoch, 0);
-    vec![reader::full_key(snapshots::DEAD, &key)]
+    vec![keys::full_key(snapshots::DEAD, &key)]
 }
 
 /// Assigns a block to every changed page. The changes belong to this epoch; the next begins.
@@ -87,7 +87,7 @@ fn retire(present: &mut Present, snapshots: &Snapshots) -> Result<(), Error> {
         }
         for chunk in mem::take(&mut dead).chunks(snapshots::chunk_max(&present.layout)) {
             let key = snapshots::dead_key(newest, present.epoch, number);
-            let key = reader::full_key(snapshots::DEAD, &key);
+            let key = keys::full_key(snapshots::DEAD, &key);
             let value = snapshots::encode_dead(chunk);
             present.tree.put(&mut present.cache, &key, &value, false);
             number += 1;

@@ -5,8 +5,8 @@
 //! with a code other than zero lets the others finish; its code becomes the chain's.
 
 use super::Output;
-use crate::budget::Reason;
 use crate::report::Report;
+use wasi::Reason;
 
 /// A running chain; most have one storelet.
 #[derive(Debug)]

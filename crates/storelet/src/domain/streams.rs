@@ -1,7 +1,6 @@
 //! Buffers between a storelet and its owner, with flow control.
 
 use super::Output;
-use crate::host_channel::Stream;
 use crate::report::Report;
 use crate::run_spec::STAGES_MAX;
 use crate::worker::OUTPUT_MAX;
@@ -9,6 +8,7 @@ use base::{Buf, Error};
 use std::collections::VecDeque;
 use std::mem;
 use tree::{Reply, RequestId};
+use wasi::Stream;
 use wire::storelet::Frame;
 
 /// Buffered input above which writers wait, bytes.

@@ -1,7 +1,6 @@
 use super::*;
-use crate::compile::Hash;
-use crate::{Ended, Used};
 use base::drawing::{Drawing, variant};
+use wasi::{Ended, Hash, Used};
 use wire::storelet::{FRAME_HEAD, Frame};
 
 fn run_spec(text: &str) -> Box<RunSpec> {
@@ -57,7 +56,7 @@ fn states_md_is_fresh() {
         ("Compiled(Err)", &|| Input::Compiled(Err(Refused::Unknown))),
         ("Admitted", &|| Input::Admitted),
         ("Refused", &|| Input::Refused(String::new())),
-        ("Said", &|| Input::Emitted(0, Stream::Output, vec![1])),
+        ("Emitted", &|| Input::Emitted(0, Stream::Output, vec![1])),
         ("Eaten", &|| Input::Eaten(0, 0)),
         ("Ended", &|| Input::Ended(0, report())),
         ("Kill", &|| Input::Kill(Reason::Time)),
@@ -264,13 +263,13 @@ fn closing_the_reader_ends_a_chain_with_success() {
     let mut domain = chain(3);
     assert_eq!(
         come_of(&mut domain, Input::Ended(2, exit(0))),
-        ["Kill(1, Unheard)"],
+        ["Kill(1, ReaderClosed)"],
         "the one before it first"
     );
     // Output after that is discarded.
     assert!(come_of(&mut domain, Input::Emitted(1, Stream::Output, vec![1])).is_empty());
     let requested = come_of(&mut domain, Input::Ended(1, killed(Reason::ReaderClosed)));
-    assert_eq!(requested, ["Kill(0, Unheard)"]);
+    assert_eq!(requested, ["Kill(0, ReaderClosed)"]);
     come_of(&mut domain, Input::Ended(0, killed(Reason::ReaderClosed)));
     let report = last_report(&mut domain);
     assert_eq!((&report["end"], &report["exit"]), (&"exit".into(), &0.into()), "{report}");

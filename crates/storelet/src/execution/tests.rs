@@ -39,7 +39,7 @@ fn inputs() -> Vec<Sample> {
         ("Answered", || Input::Answered(Ok(Reply::Walked(Vec::new(), Some(NodeId(1)))))),
         ("Arrived", || Input::Arrived),
         ("Fed", || Input::Fed(Vec::new())),
-        ("Heard", || Input::Received),
+        ("Received", || Input::Received),
         ("Tick", || Input::Tick),
         ("Kill", || Input::Kill(Reason::Time)),
     ]

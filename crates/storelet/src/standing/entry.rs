@@ -1,13 +1,13 @@
 //! Registry entry: recent versions of an installed storelet, and the selection of one.
 
 use super::registry_change::Plan;
-use crate::compile::Hash;
 use crate::maxima::Maxima;
 use crate::run_spec::{Label, Wanted};
 use base::{Caller, User};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use wasi::Hash;
 
 /// Maximum number of versions retained of a storelet.
 pub(crate) const VERSIONS_MAX: usize = 8;

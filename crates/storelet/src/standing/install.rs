@@ -7,13 +7,14 @@
 
 use super::registry::Filed;
 use super::registry_change::{Plan, RegistryChange};
-use crate::compile::{Code, Fresh, Hash, Module, Refused};
+use crate::compile::{Fresh, Module};
 use crate::domain::{self, streams::StreamBuffers};
 use crate::maxima::Maxima;
 use crate::run_spec::{self, ORDER_MAX, RunSpec, Wanted};
 use base::{Automaton, Buf, Error, Instant};
 use std::mem;
 use tree::{Reply, RequestId};
+use wasi::{Code, Hash, Refused};
 
 /// Inputs of a session.
 #[derive(Debug)]

@@ -7,13 +7,13 @@ use super::entry::{By, Entry, VERSIONS_MAX};
 use super::history::{Run, RunHistory};
 use super::registry_change::{Plan, RegistryChange};
 use super::{Change, Kept, Key, Stock};
-use crate::compile::Hash;
 use crate::crossing::DomainId;
 use crate::domain::Stage;
 use crate::run_spec::{Label, Pick, RunSpec, Wanted};
 use base::{Automaton, Caller, Instant};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use wasi::Hash;
 
 /// Maximum number of entries.
 const NAMES_MAX: usize = 256;
@@ -493,7 +493,7 @@ impl Automaton for InstalledRegistry {
             assert!(*ticket <= self.next_ticket, "a change has a ticket of ours");
             assert!(!self.saving.contains_key(ticket), "a ticket is for one thing");
             let stays = |hash: &Hash| kind.entry.iter().all(|it| it.modules().all(|m| m != *hash));
-            assert!(kind.goes.iter().all(stays), "needed operations stay");
+            assert!(kind.goes.iter().all(stays), "modules in use are kept");
         }
         let install_sessions: BTreeSet<DomainId> =
             self.queue.iter().map(|filing| filing.install_session).collect();

@@ -104,7 +104,7 @@ impl Plan {
         maxima: &Maxima,
     ) -> Result<Plan, String> {
         let (mut when, mut on, mut existing) = (None, None, false);
-        let mut emitted = format!("{module}\n");
+        let mut line_text = format!("{module}\n");
         for line in text.lines() {
             let (word, value) = line.split_once(' ').unwrap_or((line, ""));
             let wrong = |why: String| format!("'{line}': {why}");
@@ -114,14 +114,14 @@ impl Plan {
                 "at" => when = Some(When::at(value).map_err(wrong)?),
                 "on" => on = Some(run_spec::dir(value).map_err(wrong)?),
                 "existing" => existing = true,
-                _order => emitted.write_fmt(format_args!("{line}\n")).expect("a string"),
+                _order => line_text.write_fmt(format_args!("{line}\n")).expect("a string"),
             }
         }
         if existing && on.is_none() {
             return Err("'existing': of which directory? write 'on DIR' too".to_string());
         }
         let on = on.map(|dir| On { dir, existing });
-        let mut run_spec = RunSpec::parse_within(emitted.as_bytes(), maxima)?;
+        let mut run_spec = RunSpec::parse_within(line_text.as_bytes(), maxima)?;
         if !text.lines().any(|line| line.starts_with("arg ")) {
             run_spec.args = vec![label.as_str().as_bytes().to_vec()];
         }

@@ -5,7 +5,7 @@ use super::install::{self, InstallSession};
 use super::registry::{Cause, Filed, Filing, Input, InstalledRegistry, Output};
 use super::registry_change::RegistryChange;
 use super::{Change, Kept, Key, Stock};
-use crate::compile::{Fresh, Hash, Refused};
+use crate::compile::Fresh;
 use crate::crossing::DomainId;
 use crate::maxima::Maxima;
 use crate::report::Report;
@@ -15,6 +15,7 @@ use base::{Automaton as _, Buf, Caller, Instant, User};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tree::RequestId;
+use wasi::{Hash, Refused};
 
 const ID: RequestId = RequestId(1);
 
@@ -27,7 +28,7 @@ fn states_md_is_fresh() {
         ("Filling", &[b"name a\nmodule 2\n\nx"], false),
         ("Compiling", &[b"name a\nmodule 2\n\nab"], false),
         ("Filing", &[b"remove a\n\n"], false),
-        ("Told", &[b"nonsense\n\n"], false),
+        ("Reported", &[b"nonsense\n\n"], false),
         ("Leaving", &[b"remove a\n\n"], true),
         ("Over", &[], true),
     ];

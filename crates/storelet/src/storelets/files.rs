@@ -1,13 +1,13 @@
 //! Files of the tree of storelets.
 
-use super::{DEVICE, OPENS_MAX, Opened, Storelets, listing};
-use crate::budget::Reason;
+use super::{OPENS_MAX, Opened, Storelets, listing};
 use crate::crossing::DomainId;
 use crate::domain;
 use crate::standing::{install, listing as standing};
 use base::{Buf, Caller, Error, Instant, Name, Stat};
 use tree::flat::{self, ROOT, part};
 use tree::{Ask, OpenId, Output, Reply, Request, RequestId};
+use wasi::{DEVICE, Reason};
 
 /// Files, with their numbers and modes.
 pub(super) const NEW: usize = 1;

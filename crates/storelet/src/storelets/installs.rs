@@ -108,7 +108,7 @@ impl Storelets {
             install::Output::Reply(id, reply) => out.push(Output::Reply(id, reply)),
             install::Output::Compile(Module::Known(hash), _) if !self.registry.has(hash) => {
                 // It may be compiled, but its bytes could not be stored.
-                let unknown = Err(crate::compile::Refused::Unknown);
+                let unknown = Err(wasi::Refused::Unknown);
                 self.step_install(now, id, install::Input::Compiled(unknown), out);
             }
             install::Output::Compile(module, code) => {

@@ -1,11 +1,8 @@
 //! One storelet of a worker: its execution, its guest, and its buffers.
 
 use super::{OUTPUT_MAX, OUTPUT_TIME, Output, give_back};
-use crate::budget::Used;
 use crate::crossing::{Begin, DomainId, ToHome};
 use crate::execution::Execution;
-use crate::guest::{Ended, Guest, Start};
-use crate::host_channel::{Got, Stream};
 use crate::prefetch::Prefetch;
 use crate::report::Report;
 use crate::schedule::Key;
@@ -13,6 +10,7 @@ use base::{Automaton as _, Instant};
 use std::collections::VecDeque;
 use std::mem;
 use tree::{Ask, NodeId};
+use wasi::{Ended, Got, Guest, Start, Stream, Used};
 
 /// A storelet of a worker.
 #[derive(Debug)]

@@ -1,8 +1,8 @@
 use super::*;
-use crate::compile::{Fresh, Hash};
+use crate::compile::Fresh;
 use crate::run_spec::RunSpec;
-use crate::{Engine, Pace};
 use base::Caller;
+use wasi::{Engine, Hash, Pace};
 
 /// A message to run a module with this start function and these order lines.
 fn begin(body: &str, lines: &str) -> Box<Begin> {
@@ -20,13 +20,8 @@ fn begin(body: &str, lines: &str) -> Box<Begin> {
           (func (export "_start") {body}))"#
     );
     let program = engine.compile(&wat::parse_str(wat).expect("it is text")).expect("a program");
-    let program = Fresh {
-        hash: Hash([0; 32]),
-        code: crate::compile::Code::Plain,
-        program,
-        was_there: true,
-        cpu_ns: 0,
-    };
+    let program =
+        Fresh { hash: Hash([0; 32]), code: wasi::Code::Plain, program, was_there: true, cpu_ns: 0 };
     let run_spec = RunSpec::parse(format!("module 1\n{lines}").as_bytes()).expect("an order");
     let account = Account { user: 1, client: 1 };
     Box::new(Begin { program, run_spec, caller: Caller::Server, account, seed: [0; 32] })
@@ -108,7 +103,7 @@ fn weights_are_met_within_two_percent() {
     let mut rig = Rig::new();
     for (number, weight) in [(1, 1), (2, 2), (3, 5)] {
         let lines = format!("weight {weight}\ncpu 1h\ntime 1h");
-        rig.step(Input::Reported(ToWorker::Begin(DomainId(number), begin(FOREVER, &lines))));
+        rig.step(Input::Message(ToWorker::Begin(DomainId(number), begin(FOREVER, &lines))));
     }
     rig.run_until(8_000_000_000);
     let shares = rig.ran.values().map(|ns| *ns as f64 / 8e9).collect::<Vec<f64>>();
@@ -126,7 +121,7 @@ fn all_that_the_thread_does_is_charged_to_whoever_it_was_for() {
     for (number, body) in [(1, yields), (2, FOREVER)] {
         let mut begin = begin(body, "cpu 1h\ntime 1h");
         begin.account.client = number;
-        rig.step(Input::Reported(ToWorker::Begin(DomainId(number.into()), begin)));
+        rig.step(Input::Message(ToWorker::Begin(DomainId(number.into()), begin)));
     }
     // Both are charged for their start.
     let mut spent = rig.worker.charge(rig.now, 1001);
@@ -170,7 +165,7 @@ fn all_that_the_thread_does_is_charged_to_whoever_it_was_for() {
     let share = one as f64 / (one + two) as f64;
     assert!((0.48..0.52).contains(&share), "{share}");
     // Work for an ended storelet appears in no report, neither its own nor another.
-    rig.step(Input::Reported(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
+    rig.step(Input::Message(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
     let before = used_of(&rig, 2).served_ns;
     assert_eq!(rig.worker.charge(rig.now, 700), 0);
     assert_eq!(used_of(&rig, 2).served_ns, before);
@@ -183,7 +178,7 @@ fn a_client_with_many_storelets_has_no_more_turns_than_one_with_one() {
     for number in 1..=10 {
         let mut begin = begin(FOREVER, "cpu 1h\ntime 1h");
         begin.account.client = if number == 10 { 2 } else { 1 };
-        rig.step(Input::Reported(ToWorker::Begin(DomainId(number), begin)));
+        rig.step(Input::Message(ToWorker::Begin(DomainId(number), begin)));
     }
     rig.run_until(4_000_000_000);
     let share = rig.ran[&DomainId(10)] as f64 / 4e9;
@@ -202,7 +197,7 @@ fn requests_that_are_certain_are_made_and_no_more_than_may_be() {
             _other => "",
         };
         let lines = format!("{share_spec}cpu 1h\ntime 1h");
-        rig.step(Input::Reported(ToWorker::Begin(DomainId(number), begin(stats, &lines))));
+        rig.step(Input::Message(ToWorker::Begin(DomainId(number), begin(stats, &lines))));
     }
     let mut made = BTreeMap::new();
     for ms in 1..=4000 {
@@ -225,7 +220,7 @@ fn output_is_limited_by_backpressure() {
     let mut rig = Rig::new();
     let shows = "(loop $on (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1)
         (i32.const 8))) (br $on))";
-    rig.step(Input::Reported(ToWorker::Begin(DomainId(1), begin(shows, "cpu 1h"))));
+    rig.step(Input::Message(ToWorker::Begin(DomainId(1), begin(shows, "cpu 1h"))));
     rig.run_until(1_000_000_000);
     let emitted = |rig: &Rig| -> usize {
         let notified = rig.notified();
@@ -233,7 +228,7 @@ fn output_is_limited_by_backpressure() {
     };
     assert!(emitted(&rig) <= OUTPUT_MAX && emitted(&rig) > OUTPUT_MAX - 5, "{}", emitted(&rig));
     assert_eq!(rig.worker.states(), ["waiting for its reader"]);
-    rig.step(Input::Reported(ToWorker::Taken(DomainId(1), 1000)));
+    rig.step(Input::Message(ToWorker::Taken(DomainId(1), 1000)));
     rig.run_until(2_000_000_000);
     assert!(emitted(&rig) > OUTPUT_MAX + 990, "{}", emitted(&rig));
 }
@@ -243,7 +238,7 @@ fn output_is_limited_by_backpressure() {
 fn a_request_that_hangs_is_left_behind() {
     let mut rig = Rig::new();
     let stats = "(drop (call $stat (i32.const 3) (i32.const 64)))";
-    rig.step(Input::Reported(ToWorker::Begin(DomainId(1), begin(stats, "time 1s"))));
+    rig.step(Input::Message(ToWorker::Begin(DomainId(1), begin(stats, "time 1s"))));
     rig.run_until(500_000_000);
     assert!(matches!(rig.out.last(), Some(Output::Ask(_, Request { ask: Ask::Stat { .. }, .. }))));
     rig.run_until(3_000_000_000);
@@ -262,8 +257,8 @@ fn a_request_that_hangs_is_left_behind() {
 #[test]
 fn the_ceiling_is_kept() {
     let mut rig = Rig::new();
-    rig.step(Input::Reported(ToWorker::Ceiling(250_000_000)));
-    rig.step(Input::Reported(ToWorker::Begin(DomainId(1), begin(FOREVER, "cpu 1h"))));
+    rig.step(Input::Message(ToWorker::Ceiling(250_000_000)));
+    rig.step(Input::Message(ToWorker::Begin(DomainId(1), begin(FOREVER, "cpu 1h"))));
     rig.run_until(4_000_000_000);
     let share = rig.ran[&DomainId(1)] as f64 / 4e9;
     assert!((0.245..0.255).contains(&share), "{share}");
@@ -276,7 +271,7 @@ fn nothing_reaches_one_that_has_ended_and_waits_for_what_it_asked_ahead() {
         (i32.const 8))) (br $on))";
     for (body, state) in [(shows, "waiting for its reader"), (FOREVER, "ready")] {
         let mut rig = Rig::new();
-        rig.step(Input::Reported(ToWorker::Begin(DomainId(1), begin(body, "cpu 1h\ninput"))));
+        rig.step(Input::Message(ToWorker::Begin(DomainId(1), begin(body, "cpu 1h\ninput"))));
         rig.run_until(1_000_000_000);
         assert_eq!(rig.worker.states(), [state]);
         let ask = Ask::ListAll { from: NodeId(9), paths: vec![Vec::new()], bytes_max: 1 };
@@ -286,14 +281,14 @@ fn nothing_reaches_one_that_has_ended_and_waits_for_what_it_asked_ahead() {
         rig.step(Input::Tick);
         let id = AskId { domain: DomainId(1), prefetch: true };
         assert!(matches!(rig.out.last(), Some(Output::Ask(requested, _)) if *requested == id));
-        rig.step(Input::Reported(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
+        rig.step(Input::Message(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
         let cancelled = rig.out.iter().position(|it| matches!(it, Output::Cancel(it) if *it == id));
         let ended = |it: &Output| matches!(it, Output::Tell(ToHome::Ended(..)));
         let ended = rig.out.iter().position(ended).expect("it is told");
         assert!(cancelled.expect("it is not wanted") < ended, "nobody bears it");
-        rig.step(Input::Reported(ToWorker::Taken(DomainId(1), 1000)));
-        rig.step(Input::Reported(ToWorker::Input(DomainId(1), b"late".to_vec())));
-        rig.step(Input::Reported(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
+        rig.step(Input::Message(ToWorker::Taken(DomainId(1), 1000)));
+        rig.step(Input::Message(ToWorker::Input(DomainId(1), b"late".to_vec())));
+        rig.step(Input::Message(ToWorker::Kill(DomainId(1), Reason::Cancelled)));
         rig.step(Input::Tick);
         assert!(!rig.worker.is_idle());
         rig.step(Input::Answered(id, Ok(Reply::Listings(Vec::new(), 0)), 0));
@@ -308,7 +303,7 @@ fn more_storelets_may_begin_than_requests_are_made_at_once() {
     for number in 1..=40 {
         let notified = ToWorker::Begin(DomainId(number), begin(FOREVER, "time 1s"));
         // No request is answered.
-        rig.worker.step(rig.now, Input::Reported(notified), &mut rig.out);
+        rig.worker.step(rig.now, Input::Message(notified), &mut rig.out);
         rig.worker.check();
     }
     let requested = rig.out.iter().filter(|it| matches!(it, Output::Ask(..))).count();

@@ -12,8 +12,7 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
-use storelet::compile::Hash;
-use storelet::{Artifact, Key};
+use wasi::{Artifact, Hash, Key};
 
 /// Maximum total size of files, bytes, and maximum number of files.
 const BYTES_MAX: u64 = 1 << 30;

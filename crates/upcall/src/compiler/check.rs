@@ -11,9 +11,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use storelet::compile::{Code, Compiled, Module, ToCompiler};
+use storelet::compile::{Compiled, Module, ToCompiler};
 use storelet::run_spec::MODULE_MAX;
-use storelet::{Account, Crossing, Engines};
+use storelet::{Account, Crossing};
+use wasi::{Code, Engines};
 
 /// Compile one module from standard input, for the server; or report the result for each file
 #[derive(Args, Debug)]

@@ -19,8 +19,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
-use storelet::compile::{Code, Hash, Refused};
-use storelet::{Artifact, Engines};
+use wasi::{Artifact, Code, Engines, Hash, Refused};
 
 /// Time limit of a child, which other processes may keep from its processor time.
 const TIME_MAX: Duration = Duration::from_secs(300);

@@ -24,10 +24,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 use storelet::Account;
-use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
-use storelet::module::{SENT_MAX, prepare};
+use storelet::compile::{Compiled, Fresh, Module, ToCompiler};
 use storelet::standing::{Kept, ToStateStore};
-use storelet::{Artifact, Engines};
+use wasi::module::{SENT_MAX, prepare};
+use wasi::{Artifact, Code, Engines, Hash, Refused};
 
 /// Maximum number of waiting modules, and of one user's.
 const JOBS_MAX: usize = 1024;
@@ -345,7 +345,7 @@ impl CompileQueue {
     }
 
     /// Loads a child's artifact as a program, and caches both.
-    fn load(&mut self, code: Code, artifact: Artifact) -> Result<storelet::Program, Refused> {
+    fn load(&mut self, code: Code, artifact: Artifact) -> Result<wasi::Program, Refused> {
         let program = self.engines.of(code).load(&artifact);
         let program = program.map_err(|error| Refused::Failed(format!("{error:#}")))?;
         self.programs.add((artifact.name(), code), program.clone());
@@ -356,7 +356,7 @@ impl CompileQueue {
     }
 
     /// Sends the result to all tickets. The first of them is charged.
-    fn deliver(&mut self, job: &Job, result: Result<storelet::Program, Refused>, cpu: Duration) {
+    fn deliver(&mut self, job: &Job, result: Result<wasi::Program, Refused>, cpu: Duration) {
         let cpu_ns = u64::try_from(cpu.as_nanos()).unwrap_or(u64::MAX);
         if let Err(
             refused @ (Refused::Malformed(_) | Refused::TooLarge(_) | Refused::TooExpensive(_)),

@@ -8,9 +8,8 @@ use super::filter;
 use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use std::io::{Read as _, Write as _};
 use std::process::ExitCode;
-use storelet::Engine;
-use storelet::compile::{Code, Hash};
-use storelet::module::KEPT_MAX;
+use wasi::module::KEPT_MAX;
+use wasi::{Code, Engine, Hash};
 
 /// CPU time limit of compiling, seconds.
 pub(super) const CPU_MAX_S: u64 = 20;

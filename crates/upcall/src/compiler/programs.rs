@@ -1,8 +1,7 @@
 //! Recently used programs, ready to be instantiated, and those still in use elsewhere: there is one
 //! copy of a program at a time.
 
-use storelet::compile::{Code, Hash};
-use storelet::{Program, WeakProgram};
+use wasi::{Code, Hash, Program, WeakProgram};
 
 /// Maximum number of cached programs, and maximum total size of their code, bytes.
 const COUNT_MAX: usize = 64;
@@ -62,7 +61,7 @@ impl Programs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use storelet::Engines;
+    use wasi::Engines;
 
     /// Returns a program with this many bytes of initial data.
     fn program(engines: &Engines, bytes: usize) -> Program {

@@ -16,9 +16,9 @@ use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use storelet::compile::Hash;
 use storelet::run_spec::Label;
 use storelet::standing::{Change, Kept, Key, Stock, ToStateStore};
+use wasi::Hash;
 
 /// Subdirectories.
 const NAMES: &str = "names";

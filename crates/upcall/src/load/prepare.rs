@@ -7,7 +7,7 @@ mod server;
 mod volume;
 
 use super::flags::Flags;
-use super::place::Target;
+use super::place::LoadTarget;
 use crate::progress::{self, Progress};
 use crate::size;
 use load::driver::{Null, Target};
@@ -61,20 +61,20 @@ pub(crate) struct Prepared {
 /// The obstacle, and the next step.
 pub(crate) fn prepare(flags: &Flags, wants: &Wants) -> Result<Prepared, String> {
     let place = flags.target()?;
-    if !matches!(place, Target::Null | Target::Directory(_) | Target::Http(_)) {
+    if !matches!(place, LoadTarget::Null | LoadTarget::Directory(_) | LoadTarget::Http(_)) {
         wants.expect_one_size()?;
     }
     let prepared = match place {
-        Target::Null => {
+        LoadTarget::Null => {
             let span = flags.file_size;
             Ok(Prepared { target: Box::new(Null), span, notes: Vec::new() })
         }
-        Target::File(path) => file::file(flags, path, wants),
-        Target::Directory(path) => directory::directory(flags, path, wants),
-        Target::Volume(path) => volume::volume(flags, path, wants),
-        Target::NineP(server, path) => server::ninep(flags, server, path, wants),
-        Target::Nfs(server, path) => nfs::nfs(flags, server, path, wants),
-        Target::Http(url) => server::http(flags, url, wants),
+        LoadTarget::File(path) => file::file(flags, path, wants),
+        LoadTarget::Directory(path) => directory::directory(flags, path, wants),
+        LoadTarget::Volume(path) => volume::volume(flags, path, wants),
+        LoadTarget::NineP(server, path) => server::ninep(flags, server, path, wants),
+        LoadTarget::Nfs(server, path) => nfs::nfs(flags, server, path, wants),
+        LoadTarget::Http(url) => server::http(flags, url, wants),
     }?;
     // Files of different sizes are read as they are.
     if wants.sizes.is_empty() && prepared.span < u64::from(wants.io_max) {

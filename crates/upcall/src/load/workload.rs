@@ -18,7 +18,7 @@ const RATE: f64 = 1000.0;
 
 /// Options of `upcall load`.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Requested {
+pub(crate) struct WorkloadFlags {
     #[command(flatten)]
     flags: Flags,
 
@@ -140,7 +140,7 @@ fn place(text: &str) -> Result<OffsetDistribution, String> {
 }
 
 /// Runs the command.
-pub(crate) fn run(load: &Requested) -> Result<ExitCode, String> {
+pub(crate) fn run(load: &WorkloadFlags) -> Result<ExitCode, String> {
     let wants = Wants {
         changes: load.mix.0.iter().any(|(kind, _)| kind.changes()),
         io_max: load.size.0.max(),
@@ -171,7 +171,7 @@ pub(crate) fn comes_and_goes(kind: Kind) -> bool {
     matches!(kind, Kind::Create | Kind::Remove)
 }
 
-fn open(load: &Requested, rate: f64, mix: Mix) -> Job {
+fn open(load: &WorkloadFlags, rate: f64, mix: Mix) -> Job {
     let (arrival, how) = match load.arrival {
         Coming::Uniform => (Arrival::Uniform { rate }, "at equal times"),
         Coming::Poisson => (Arrival::Poisson { rate }, "Poisson"),
@@ -193,7 +193,7 @@ fn open(load: &Requested, rate: f64, mix: Mix) -> Job {
     }
 }
 
-fn closed(load: &Requested, users: u32, mix: Mix) -> Job {
+fn closed(load: &WorkloadFlags, users: u32, mix: Mix) -> Job {
     let think = load.think.map_or(Think::Not, Think::Exponential);
     let (seed, users) = (load.flags.seed, u64::from(users));
     // A filament is called by one worker at a time: several filaments let workers share the work.
@@ -223,7 +223,7 @@ fn seconds(length: Duration) -> String {
 }
 
 /// Describes the workload.
-fn what(load: &Requested) -> String {
+fn what(load: &WorkloadFlags) -> String {
     let total: f64 = load.mix.0.iter().map(|(_, weight)| weight).sum();
     let part = |(kind, weight): &(Kind, f64)| match load.mix.0.len() {
         1 => format!("{kind}s"),

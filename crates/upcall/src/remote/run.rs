@@ -18,8 +18,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
-use storelet::compile::Hash;
 use storelet::run_spec::MODULE_MAX;
+use wasi::Hash;
 use wire::storelet::{FRAME_HEAD, Frame as Kind, encode_input};
 
 /// File of the server that accepts programs.

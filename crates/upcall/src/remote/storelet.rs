@@ -11,7 +11,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use storelet::compile::Hash;
+use wasi::Hash;
 use wire::storelet::{FRAME_HEAD, Frame as Kind};
 
 /// Directory of the service files, where clients attach for commands.

@@ -6,12 +6,10 @@ use crate::bounded;
 use crate::remote::frame::{self, Frame};
 use crate::remote::{At, Outcome, Trouble};
 use clap::Args;
-use replica::data::sheet::{
-    CELLS_MAX, Cell, Import as Cells, Region, Scalar, csv_bytes, loads, read_csv, read_xlsx,
-    xlsx_bytes,
-};
+use replica::data::sheet::{CELLS_MAX, Cell, Region, Scalar, csv_bytes};
 use replica::data::{Kind, Value as Answer};
 use serde_json::json;
+use spreadsheet::{Import as Cells, loads, read_csv, read_xlsx, xlsx_bytes};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -125,9 +123,8 @@ fn whole(frame: &Frame, form: &Form) -> Outcome<(Vec<u8>, u64)> {
     let mut op_session = OpSession::open(frame)?;
     let used = op_session.value(&json!({ "op": "used" }))?;
     let Some(used) = used.as_str() else {
-        let empty = csv_bytes(&[]).map_err(|error| Trouble::Host(error.to_string()))?;
         return match form {
-            Form::Csv => Ok((empty, 0)),
+            Form::Csv => Ok((csv_bytes(&[]), 0)),
             Form::Xlsx => Err(Trouble::Host("the sheet is empty; use .csv".to_string())),
         };
     };
@@ -135,9 +132,10 @@ fn whole(frame: &Frame, form: &Form) -> Outcome<(Vec<u8>, u64)> {
     let shown = rows(&mut op_session, "range", region)?;
     let bytes = match form {
         Form::Csv => csv_bytes(&shown),
-        Form::Xlsx => xlsx_bytes(region, &rows(&mut op_session, "inputs", region)?, &shown),
+        Form::Xlsx => xlsx_bytes(region, &rows(&mut op_session, "inputs", region)?, &shown)
+            .map_err(|error| Trouble::Host(error.to_string()))?,
     };
-    Ok((bytes.map_err(|error| Trouble::Host(error.to_string()))?, region.area()))
+    Ok((bytes, region.area()))
 }
 
 /// Reads all rows of a region, as many at once as a reply holds.

@@ -58,7 +58,7 @@ struct Report {
     /// Whether everything was checked: no transaction was left in the journal, and nothing was
     /// replaced before it was read.
     is_whole: bool,
-    findings: Vec<Output>,
+    findings: Vec<FoundDamage>,
     lost_bytes: u64,
     /// Actions before the check, and their failures.
     notes: Vec<String>,
@@ -72,7 +72,7 @@ struct Report {
 
 /// A finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Output {
+struct FoundDamage {
     /// Path of the file concerned; otherwise `volume`.
     path: String,
     what: String,
@@ -184,7 +184,7 @@ fn recover(disk: &mut FileDisk, superblock: &Superblock, how: &How<'_>) -> Recov
 /// Result of one pass over a volume.
 struct Pass {
     checked: Checked,
-    findings: Vec<Output>,
+    findings: Vec<FoundDamage>,
 }
 
 /// Checks a volume that no other process uses.
@@ -204,7 +204,7 @@ fn examine(check: &Check, disk: &mut FileDisk, recovered: Recovered) -> Result<R
             if pass.checked.journaled == 1 { "was" } else { "were" }
         ));
     }
-    pass.findings.splice(0..0, failed.map(|what| Output { path: "volume".to_string(), what }));
+    pass.findings.splice(0..0, failed.map(|what| FoundDamage { path: "volume".to_string(), what }));
     Ok(Report::new(check, &superblock, None, pass, notes, &progress))
 }
 
@@ -266,15 +266,15 @@ fn pass(
     // Unread parts cannot contradict the rest.
     if !looker.is_replica && checked.outdated == 0 {
         let of_files = looker.verifier.finish().into_iter();
-        findings.extend(of_files.map(|found| Output { path: found.path, what: found.what }));
+        findings.extend(of_files.map(|found| FoundDamage { path: found.path, what: found.what }));
     }
     Ok(Pass { checked, findings })
 }
 
 /// Returns the store's findings by the names of files.
-fn inform(checked: &Checked, looker: &CheckProgress<'_>, block: u64) -> Vec<Output> {
+fn inform(checked: &Checked, looker: &CheckProgress<'_>, block: u64) -> Vec<FoundDamage> {
     let verifier = &looker.verifier;
-    let volume = |what: String| Output { path: "volume".to_string(), what };
+    let volume = |what: String| FoundDamage { path: "volume".to_string(), what };
     let mut printed = Vec::new();
     let mut rest = &checked.findings[..];
     while let Some((finding, more)) = rest.split_first() {
@@ -299,12 +299,12 @@ fn inform(checked: &Checked, looker: &CheckProgress<'_>, block: u64) -> Vec<Outp
                     0 => format!("block {first} (bytes {}-{}) is", bytes.0, bytes.1),
                     _ => format!("blocks {first}-{last} (bytes {}-{}) are", bytes.0, bytes.1),
                 };
-                Output { path: verifier.path_of(ino), what: format!("{blocks} damaged") }
+                FoundDamage { path: verifier.path_of(ino), what: format!("{blocks} damaged") }
             }
             Finding::Data(at, table, key, _) => {
                 let path = verifier.path_of_key(*table, key);
                 let what = format!("{} at block {at} are damaged", table_name(*table));
-                Output { path: path.unwrap_or_else(|| "volume".to_string()), what }
+                FoundDamage { path: path.unwrap_or_else(|| "volume".to_string()), what }
             }
             Finding::Page(at, from, to) => volume(page(*at, from, to.as_deref(), verifier)),
             Finding::Superblock(index) => {
@@ -418,7 +418,7 @@ impl Report {
         for note in &self.notes {
             out_line!("{}: {note}", self.path);
         }
-        for Output { path, what } in &self.findings {
+        for FoundDamage { path, what } in &self.findings {
             out_line!("{path}: {what}");
         }
         let elapsed = std::time::Duration::from_secs_f64(self.seconds);

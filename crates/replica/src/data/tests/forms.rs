@@ -136,9 +136,9 @@ fn spoilt_bytes_harm_nobody() {
 }
 
 /// Compares the parse of command lines and JSON by a type; of errors, the first line.
-fn words(kind: Kind, announced: &[&str], expected: &Expect) {
+fn words(kind: Kind, reply: &[&str], expected: &Expect) {
     let mut lines = String::new();
-    for line in announced {
+    for line in reply {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         let meant = if line.starts_with(['{', '"', '[']) {
             kind.read_json(line.as_bytes()).map(|operator| format!("{operator:?}"))
@@ -154,11 +154,10 @@ fn words(kind: Kind, announced: &[&str], expected: &Expect) {
 
 #[test]
 fn command_lines_parse_to_operators() {
-    let announced =
-        ["add -5", "add-blind 7", "read", "add", "add five", "add 5 6", "subtract 1", ""];
+    let reply = ["add -5", "add-blind 7", "read", "add", "add five", "add 5 6", "subtract 1", ""];
     words(
         Kind::Counter,
-        &announced,
+        &reply,
         &expect![[r#"
         add -5
             {"add":-5}
@@ -182,11 +181,10 @@ fn command_lines_parse_to_operators() {
 
 #[test]
 fn command_lines_of_other_types_are_refused() {
-    let announced =
-        ["put a b", "compare-and-put a b c", "put-new a c", "list", "list 7", "list 7 a"];
+    let reply = ["put a b", "compare-and-put a b c", "put-new a c", "list", "list 7", "list 7 a"];
     words(
         Kind::Map,
-        &announced,
+        &reply,
         &expect![[r#"
         put a b
             {"put":["a","b"]}
@@ -253,7 +251,7 @@ fn errors_say_what_can_be_done() {
     let words = Kind::Counter.read_words(&["subtract".to_owned()]);
     let json = Kind::Counter.read_json(br#"{"subtract": 1}"#);
     let binary = Kind::Counter.read_binary(&[0, 9]);
-    let announced = [words, json, binary].map(|read| read.expect_err("is none").to_string());
+    let reply = [words, json, binary].map(|read| read.expect_err("is none").to_string());
     expect![[r#"
         unknown operation "subtract"
         operations on a counter:
@@ -266,12 +264,12 @@ fn errors_say_what_can_be_done() {
           {"add-blind": 5}  adds, and returns nothing: final at once
           "read"            returns the sum
         invalid operation: Serde Deserialization Error"#]]
-    .assert_eq(&announced.join("\n"));
+    .assert_eq(&reply.join("\n"));
 }
 
 #[test]
 fn json_parses_to_operators() {
-    let announced = [
+    let reply = [
         r#"{"put": ["k", {"base64": "/w=="}]}"#,
         r#"{"compare-and-put": {"key": "k", "new": "v"}}"#,
         r#"{"list": {}}"#,
@@ -282,7 +280,7 @@ fn json_parses_to_operators() {
     ];
     words(
         Kind::Map,
-        &announced,
+        &reply,
         &expect![[r#"
             {"put": ["k", {"base64": "/w=="}]}
                 Map(Put("k", b"\xff"))
@@ -300,10 +298,10 @@ fn json_parses_to_operators() {
                 Map(Size)
         "#]],
     );
-    let announced = [r#"{"add": 9223372036854775807}"#, r#"{"add": 9223372036854775808}"#];
+    let reply = [r#"{"add": 9223372036854775807}"#, r#"{"add": 9223372036854775808}"#];
     words(
         Kind::Counter,
-        &announced,
+        &reply,
         &expect![[r#"
             {"add": 9223372036854775807}
                 Counter(Add(9223372036854775807))

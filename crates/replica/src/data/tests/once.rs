@@ -52,9 +52,9 @@ fn a_repetition_answers_what_the_first_one_answered() {
     let blind = Operator { operator: counter::Operator::AddBlind(100), ..add(1, 3, 0) };
     let operators =
         [add(1, 2, 5), add(2, 1, 7), add(1, 1, 1), add(1, 2, 5), read, blind.clone(), blind];
-    let announced = answers(Once(Counter), &operators);
+    let text = answers(Once(Counter), &operators);
     let integers = [5, 12, 13, 5, 13].map(Value::Integer);
-    assert_eq!(announced, [&integers[..], &[Value::Done, Value::Done]].concat());
+    assert_eq!(text, [&integers[..], &[Value::Done, Value::Done]].concat());
     let sum = answers(Once(Counter), &[&operators[..], &[add(3, 1, 0)]].concat());
     assert_eq!(sum.last(), Some(&Value::Integer(113)));
 }
@@ -62,9 +62,8 @@ fn a_repetition_answers_what_the_first_one_answered() {
 #[test]
 fn operations_behind_the_window_count_as_executed() {
     let last = WINDOW + 1;
-    let announced =
-        answers(Once(Counter), &[add(1, 1, 1), add(1, last, 1), add(1, 1, 1), add(1, 2, 1)]);
-    assert_eq!(announced[2..], [Value::Repeated, Value::Integer(3)]);
+    let text = answers(Once(Counter), &[add(1, 1, 1), add(1, last, 1), add(1, 1, 1), add(1, 2, 1)]);
+    assert_eq!(text[2..], [Value::Repeated, Value::Integer(3)]);
 }
 
 /// Results are retained within the size limit, those of the latest numbers first.
@@ -75,7 +74,7 @@ fn long_answers_are_not_kept() {
         Operator { stamp: 0, once: call(1, number), forgets: false, operator }
     };
     let half = ANSWERS_MAX * 2 / 3;
-    let announced = answers(
+    let text = answers(
         Once(Register),
         &[
             swap(1, half),
@@ -89,10 +88,10 @@ fn long_answers_are_not_kept() {
         ],
     );
     let answer = |length| Value::Bytes(vec![b'x'; length].into());
-    assert_eq!(announced[1..3], [answer(half), answer(half)]);
+    assert_eq!(text[1..3], [answer(half), answer(half)]);
     // The result of number 3 left no room for that of number 2; that of number 4 is too large.
-    assert_eq!(announced[3..6], [answer(half), Value::Repeated, answer(half)]);
-    assert_eq!(announced[6..], [answer(ANSWERS_MAX), Value::Repeated]);
+    assert_eq!(text[3..6], [answer(half), Value::Repeated, answer(half)]);
+    assert_eq!(text[6..], [answer(ANSWERS_MAX), Value::Repeated]);
 }
 
 fn apply_all(
@@ -144,9 +143,8 @@ fn states_return() {
     apply_all(&mut read, [forget]);
     assert_eq!(read.sessions(), 1);
     let json = serde_json::to_string(&add(0xab, 1, 5)).expect("has a form");
-    let announced =
-        r#"{"stamp":0,"once":{"session":"000000000000000000000000000000ab","number":1},"#;
-    assert_eq!(json, format!(r#"{announced}"forgets":false,"operator":{{"add":5}}}}"#));
+    let text = r#"{"stamp":0,"once":{"session":"000000000000000000000000000000ab","number":1},"#;
+    assert_eq!(json, format!(r#"{text}"forgets":false,"operator":{{"add":5}}}}"#));
     assert_eq!(serde_json::from_str(&json).ok(), Some(add(0xab, 1, 5)));
     for name in ["", "+1", "x", "000000000000000000000000000000000"] {
         assert!(name.parse::<SessionId>().is_err(), "{name:?}");

@@ -315,17 +315,17 @@ impl Ninep {
                     check_date(*mtime_sec, stat);
                 }
             }
-            (Request::Stat { fid }, Rmessage::Stat { stat: notified }) => {
-                check_qid(&notified.qid, stat);
+            (Request::Stat { fid }, Rmessage::Stat { stat: shown }) => {
+                check_qid(&shown.qid, stat);
                 let directory = stat.kind == Kind::Directory;
                 let bit = if directory { WireStat::DIR } else { 0 };
                 let length = if directory { 0 } else { stat.size };
-                assert_eq!((notified.mode, notified.length), (stat.mode & 0o777 | bit, length));
+                assert_eq!((shown.mode, shown.length), (stat.mode & 0o777 | bit, length));
                 let name = &self.fids[fid].name;
                 let special = matches!(&name[..], b"." | b"..");
-                assert!(special || notified.name == *name, "{request:?}: {notified:?}");
+                assert!(special || shown.name == *name, "{request:?}: {shown:?}");
                 if stat.inode != ROOT {
-                    check_date(notified.mtime.into(), stat);
+                    check_date(shown.mtime.into(), stat);
                 }
             }
             (
@@ -393,11 +393,11 @@ impl Ninep {
             }
             (
                 Request::GetLock { fid, kind, slot, owner },
-                Rmessage::Getlock { kind: notified, .. },
+                Rmessage::Getlock { kind: shown, .. },
             ) => {
                 let inode = self.fid_inode(*fid).expect("it was expected to be there");
                 let conflict = self.locks.conflict(inode, *slot, *owner, *kind == 1);
-                assert!(conflict == (*notified != 2) || !sure, "{request:?}: {reply:?}");
+                assert!(conflict == (*shown != 2) || !sure, "{request:?}: {reply:?}");
             }
             _ => panic!("{request:?}: {reply:?}"),
         }

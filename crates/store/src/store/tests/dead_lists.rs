@@ -4,8 +4,8 @@ use super::tight::{delete, put};
 use super::*;
 use crate::btree::{self, Freed, extent};
 use crate::check::Finding;
+use crate::keys::full_key;
 use crate::page;
-use crate::reader::full_key;
 use crate::snapshots::{DEAD, dead_key, encode_dead};
 
 /// Length of a value with three blocks of its own, bytes.

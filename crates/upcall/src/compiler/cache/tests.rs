@@ -3,7 +3,7 @@
 use super::*;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
-use storelet::{Engine, Pace};
+use wasi::{Engine, Pace};
 
 /// A directory of the test's own, removed at the end.
 struct Scratch(PathBuf);

@@ -177,12 +177,12 @@ fn a_child_gets_the_order_and_the_module_and_no_key() {
 #[test]
 fn a_child_can_produce_only_its_own_module() {
     let scratch = Scratch::new("taken");
-    let engine = storelet::Engine::compiler(Code::Plain.pace()).expect("an engine");
+    let engine = wasi::Engine::compiler(Code::Plain.pace()).expect("an engine");
     let of_other = engine.precompile(Hash::of(&program(1)), &program(1)).expect("it compiles");
     std::fs::write(scratch.0.join("code"), of_other.code()).expect("it is ours");
     // Sealed for the other module, with the key that children once had.
     let mut sealed = of_other;
-    let sealed = sealed.seal(&storelet::Key::new([7; 32])).to_vec();
+    let sealed = sealed.seal(&wasi::Key::new([7; 32])).to_vec();
     std::fs::write(scratch.0.join("sealed"), sealed).expect("it is ours");
     let result = |file: &str| {
         let mut compile_queue = compile_queue(&format!("cat {}/{file}", scratch.0.display()));
