@@ -21,6 +21,7 @@
 pub mod canary;
 pub mod client;
 pub mod disk;
+mod event_queue;
 pub mod fuzz;
 mod host;
 pub mod joined;

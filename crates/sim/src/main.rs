@@ -313,6 +313,7 @@ fn scenario<R: FnOnce() -> Outcome>(
                 sum.events += outcome.totals.events;
                 sum.requests += outcome.totals.requests;
                 sum.faults += outcome.totals.faults;
+                sum.replayed += outcome.totals.replayed;
                 sum.bounded_sums += outcome.totals.bounded_sums;
                 hash = hash.rotate_left(1) ^ outcome.hash;
             }
@@ -324,11 +325,14 @@ fn scenario<R: FnOnce() -> Outcome>(
             }
         }
     }
-    let Totals { events, requests, faults, bounded_sums, .. } = sum;
+    let Totals { events, requests, faults, bounded_sums, replayed, .. } = sum;
     println!(
         "{name}: {passed} seeds from {first} on, {events} events, {requests} {what}, {faults} \
          faults, {hash:016x}"
     );
+    if replayed > 0 {
+        println!("{name}: {replayed} final replies compared with the replay of their order");
+    }
     if bounded_sums > 0 {
         println!("{name}: the sums of {bounded_sums} runs were held to bounds only");
     }

@@ -14,12 +14,12 @@
 
 pub mod canary;
 mod compiler;
+mod environment;
 mod files;
 mod install_world;
 mod job;
 pub mod params;
 mod programs;
-mod queue;
 mod run_client;
 mod run_world;
 #[cfg(test)]

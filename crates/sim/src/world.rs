@@ -17,6 +17,7 @@ pub use net::hosts::{Host, brought, host_of, name_op, own_op};
 
 use crate::client::{Client, Io};
 use crate::disk::Disk;
+use crate::event_queue::{EventQueue, Key};
 use crate::params::Params;
 use crate::trace::{Show, Trace, hash};
 use base::op::{Address, Done, Event, File, Listener, Op, OpId, Socket};
@@ -90,6 +91,8 @@ pub struct Totals {
     pub silences: u64,
     /// Final sums of counters with too many possible values, which were held to bounds only.
     pub bounded_sums: u64,
+    /// Final replies that were compared with the replay of the operations before them.
+    pub replayed: u64,
     /// Bytes between clients and node.
     pub bytes: u64,
 }
@@ -99,7 +102,7 @@ pub struct Totals {
 struct Pending {
     op: Op,
     /// Time of its effect; `None` afterwards.
-    key: Option<(Instant, u64)>,
+    key: Option<Key>,
     /// Entry of a conditional change at its beginning.
     found: Option<Option<Stat>>,
 }
@@ -117,8 +120,7 @@ pub struct Environment {
     pub trace: Trace,
     /// Counts for the summary.
     pub totals: Totals,
-    queue: BTreeMap<(Instant, u64), ScheduledEvent>,
-    sequence: u64,
+    queue: EventQueue<ScheduledEvent>,
     pending: BTreeMap<OpId, Pending>,
     /// Number of operations in flight on each file.
     using: BTreeMap<File, u32>,
@@ -167,8 +169,7 @@ impl World {
             disk: Disk::new(WALL),
             trace: Trace::new(show),
             totals: Totals::default(),
-            queue: BTreeMap::new(),
-            sequence: 0,
+            queue: EventQueue::default(),
             pending: BTreeMap::new(),
             using: BTreeMap::new(),
             net: net::Net::default(),
@@ -225,10 +226,10 @@ impl World {
             self.over(socket);
             self.closed(socket);
         }
-        while let Some((key, happening)) = self.env.queue.pop_first() {
+        while let Some((at, happening)) = self.env.queue.pop() {
             match happening {
                 ScheduledEvent::Over(socket) => {
-                    self.env.now = self.env.now.max(key.0);
+                    self.env.now = self.env.now.max(at);
                     self.over(socket);
                 }
                 ScheduledEvent::Deliver(socket, bytes) => self.deliver(socket, bytes),
@@ -393,14 +394,12 @@ impl Environment {
         self.now = self.now.max(deadline);
     }
 
-    fn after(&mut self, span: Duration, happening: ScheduledEvent) -> (Instant, u64) {
+    fn after(&mut self, span: Duration, happening: ScheduledEvent) -> Key {
         self.at(self.now + span, happening)
     }
 
-    fn at(&mut self, at: Instant, happening: ScheduledEvent) -> (Instant, u64) {
-        self.sequence += 1;
-        self.queue.insert((at, self.sequence), happening);
-        (at, self.sequence)
+    fn at(&mut self, at: Instant, happening: ScheduledEvent) -> Key {
+        self.queue.schedule(at, happening)
     }
 
     fn chance(&mut self, of_100_000: u32) -> bool {
@@ -515,7 +514,7 @@ impl Environment {
         let Some(pending) = self.pending.get_mut(&id) else { return };
         let Some(key) = pending.key.filter(|_| lucky) else { return };
         pending.key = None;
-        self.queue.remove(&key);
+        self.queue.remove(key);
         let error = Error::Cancelled;
         let done = match &pending.op {
             Op::Read { .. } => Done::Read(Err(error)),
@@ -604,7 +603,7 @@ impl Reactor for World {
         assert!(self.env.now.0 < TIME_MAX.as_nanos() as u64, "the run does not come to an end");
         let before = events.len();
         loop {
-            let next = self.env.queue.first_key_value().map(|((at, _), _)| *at);
+            let next = self.env.queue.next_time();
             let got = events.len() - before;
             let now = self.env.now;
             match (next, deadline) {
@@ -622,7 +621,7 @@ impl Reactor for World {
                 }
                 (Some(at), _) => self.env.now = now.max(at),
             }
-            if let Some((_, happening)) = self.env.queue.pop_first() {
+            if let Some((_, happening)) = self.env.queue.pop() {
                 self.happen(happening, events);
             }
         }

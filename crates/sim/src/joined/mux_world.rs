@@ -9,6 +9,7 @@ use super::params::Params;
 use super::space::{EDITED, Space};
 use crate::client::editor::group::{self, Group};
 use crate::client::editor::{self, Editor};
+use crate::event_queue::EventQueue;
 use crate::host::Host;
 use crate::run::Outcome;
 use crate::trace::{Show, Trace};
@@ -92,9 +93,9 @@ struct MuxWorld {
     mux: Host,
     servers: Vec<Machine>,
     fault_log: Rc<RefCell<FaultLog>>,
-    agenda: BTreeMap<(Instant, u64), ScheduledEvent>,
-    /// Numbers of processes and events so far.
-    counts: (u16, u64),
+    queue: EventQueue<ScheduledEvent>,
+    /// Number of processes started so far.
+    hosts_started: u16,
     /// Troubles in progress.
     troubles: usize,
     /// References held of each tree when the mux began to serve.
@@ -192,8 +193,8 @@ impl MuxWorld {
             mux: Host::new(node, 1, vec![listeners[0]]),
             servers,
             fault_log,
-            agenda: BTreeMap::new(),
-            counts: (1, 0),
+            queue: EventQueue::default(),
+            hosts_started: 1,
             troubles: 0,
             held: None,
             kept: Vec::new(),
@@ -241,12 +242,12 @@ impl MuxWorld {
 
     /// Starts a server, for the first time or again.
     fn start(&mut self, server: usize) {
-        self.counts.0 += 1;
+        self.hosts_started += 1;
         let place = &mut self.servers[server];
         self.world.env.listen_again(place.listener);
         let config = config(&self.params, place.listener, false);
         let node = Node::new(config, place.root.served(), Vec::new());
-        place.host = Some(Host::new(node, self.counts.0, vec![place.listener]));
+        place.host = Some(Host::new(node, self.hosts_started, vec![place.listener]));
     }
 
     /// Runs the event loop of all nodes, until the mux has ended.
@@ -359,7 +360,7 @@ impl MuxWorld {
         // A node that was just thawed or started has not had its turn yet.
         let now = self.world.now();
         let deadlines = hosts.chain([&self.mux]).filter_map(|host| host.deadline_after(now));
-        let scheduled = self.agenda.first_key_value().map(|((at, _), _)| *at);
+        let scheduled = self.queue.next_time();
         let mut events = Vec::new();
         self.world.wait(deadlines.chain(scheduled).min(), &mut events);
         for event in events {
@@ -410,8 +411,7 @@ impl MuxWorld {
             self.plan_calm();
         }
         let now = self.world.now();
-        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
-            let scheduled = entry.remove();
+        while let Some(scheduled) = self.queue.pop_due(now) {
             self.world.env.trace.line(format_args!("{} world: {scheduled:?}", now.0));
             self.perform(scheduled);
         }
@@ -420,16 +420,14 @@ impl MuxWorld {
     /// Schedules the calm once no trouble is in progress.
     fn plan_calm(&mut self) {
         if self.is_ending && self.troubles == 0 {
-            self.counts.1 += 1;
-            self.agenda.insert((self.world.now() + REST, self.counts.1), ScheduledEvent::Calm);
+            self.queue.schedule(self.world.now() + REST, ScheduledEvent::Calm);
         }
     }
 
     /// Schedules an event after a random delay of at most `most_ms` milliseconds.
     fn plan(&mut self, most_ms: u64, scheduled: ScheduledEvent) {
         let span = Duration::from_micros(self.rng.u64(1000..=most_ms * 1000));
-        self.counts.1 += 1;
-        self.agenda.insert((self.world.now() + span, self.counts.1), scheduled);
+        self.queue.schedule(self.world.now() + span, scheduled);
     }
 
     fn note(&self, server: usize, troubled: bool, silent: bool) {

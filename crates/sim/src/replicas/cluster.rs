@@ -11,6 +11,7 @@ use super::site::{Server, Site, id};
 use super::surveyor::{Surveyor, TICK};
 use super::witness::Witness;
 use crate::disk::Sparse;
+use crate::event_queue::EventQueue;
 use crate::params::Faults;
 use crate::run::Outcome;
 use crate::trace::{Show, Trace};
@@ -20,7 +21,7 @@ use base::rng::Rng;
 use base::{Instant, Reactor};
 use node::{HOME, REPLICAS};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -65,9 +66,9 @@ struct Cluster {
     params: Params,
     sites: Vec<Site>,
     ledger: Rc<RefCell<Ledger>>,
-    agenda: BTreeMap<(Instant, u64), ScheduledEvent>,
-    /// Numbers of processes and events so far.
-    counts: (u16, u64),
+    queue: EventQueue<ScheduledEvent>,
+    /// Number of processes started so far.
+    hosts_started: u16,
     /// Numbers of troubles in progress, and still to begin.
     troubles: (u32, u32),
     /// Partitioned listeners.
@@ -116,8 +117,8 @@ impl Cluster {
             params: params.clone(),
             sites,
             ledger,
-            agenda: BTreeMap::new(),
-            counts: (0, 0),
+            queue: EventQueue::default(),
+            hosts_started: 0,
             troubles: (0, if params.trouble.sum() > 0 { params.troubles } else { 0 }),
             cuts: BTreeSet::new(),
             outage: None,
@@ -174,20 +175,22 @@ impl Cluster {
             assert!(ledger.outside.is_subset(&removed), "a member says that it is none");
             left -= removed.len();
         }
-        let is_bounded = judge(&ledger, left) == Some(SumCheck::Bounds);
-        self.world.env.totals.bounded_sums += u64::from(is_bounded);
+        let checked = judge(&ledger, left);
+        let totals = &mut self.world.env.totals;
+        totals.bounded_sums += u64::from(checked.sum == Some(SumCheck::Bounds));
+        totals.replayed += checked.replayed as u64;
     }
 
     /// Starts a server, for the first time or again.
     fn start(&mut self, number: usize) {
-        self.counts.0 += 2;
+        self.hosts_started += 2;
         let others = self.sites.iter().enumerate();
         let ways = others.filter_map(|(other, site)| Some((other, *site.ways.get(&number)?)));
         let ways = ways.collect();
         self.sites[number].start(
             &mut self.world,
             &self.params,
-            [self.counts.0 - 1, self.counts.0],
+            [self.hosts_started - 1, self.hosts_started],
             ways,
         );
     }
@@ -273,7 +276,7 @@ impl Cluster {
     fn wait(&mut self) {
         let sites = self.sites.iter().filter(|site| !site.frozen);
         let deadlines = sites.filter_map(|site| site.server.as_ref()?.deadline());
-        let scheduled = self.agenda.first_key_value().map(|((at, _), _)| *at);
+        let scheduled = self.queue.next_time();
         // Clients are checked even if no server has work.
         let look = self.world.now() + TICK;
         let mut events = Vec::new();
@@ -314,16 +317,14 @@ impl Cluster {
             self.world.stop();
         }
         let now = self.world.now();
-        while let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= now) {
-            let scheduled = entry.remove();
+        while let Some(scheduled) = self.queue.pop_due(now) {
             self.world.env.trace.line(format_args!("{} cluster: {scheduled:?}", now.0));
             self.perform(scheduled);
         }
     }
 
     fn put_down(&mut self, span: Duration, scheduled: ScheduledEvent) {
-        self.counts.1 += 1;
-        self.agenda.insert((self.world.now() + span, self.counts.1), scheduled);
+        self.queue.schedule(self.world.now() + span, scheduled);
     }
 
     /// Schedules an event after a random delay of at most `most_ms` milliseconds.

@@ -11,7 +11,7 @@ const KEYS: u32 = 8;
 /// Number of keys and members contended by several clients.
 const RACES: u32 = 6;
 /// Key of a register.
-const REGISTER: &str = "register";
+pub(super) const REGISTER: &str = "register";
 /// Maximum magnitude of added numbers: large, so that no two sums are equal by chance.
 const ADDED_MAX: i64 = 1 << 40;
 

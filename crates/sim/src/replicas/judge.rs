@@ -1,5 +1,6 @@
 //! Final checks of a run.
 
+mod contents;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -22,18 +23,30 @@ pub(super) enum SumCheck {
     Bounds,
 }
 
-/// Checks a completed run; returns how the sum of a counter was checked.
-pub(super) fn judge(ledger: &Ledger, replicas: usize) -> Option<SumCheck> {
+/// Results of the checks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Checked {
+    /// How the sum of a counter was checked.
+    pub(super) sum: Option<SumCheck>,
+    /// Number of final replies that were compared with the replay of the operations before them.
+    pub(super) replayed: usize,
+}
+
+/// Checks a completed run.
+pub(super) fn judge(ledger: &Ledger, replicas: usize) -> Checked {
     let stable = expect_equal(ledger, replicas);
     let shown = Shown::of_file(ledger.kind, stable);
-    let mut sum_check = None;
+    let mut checked = Checked::default();
     match &shown {
         Shown::Sum(sum) => {
-            sum_check = Some(expect_sum(&ledger.questions, *sum));
-            replay::expect_sums(ledger);
+            checked.sum = Some(expect_sum(&ledger.questions, *sum));
+            checked.replayed = replay::expect_sums(ledger);
         }
         Shown::Items(items) => expect_items(&ledger.questions, items),
         Shown::Entries(entries) => expect_entries(&ledger.questions, entries),
+    }
+    if !matches!(ledger.kind, Kind::Counter | Kind::Log | Kind::Text) {
+        checked.replayed = contents::expect_contents(ledger);
     }
     expect_final(ledger, &shown);
     expect_strict_looks(ledger);
@@ -48,7 +61,7 @@ pub(super) fn judge(ledger: &Ledger, replicas: usize) -> Option<SumCheck> {
         };
         expect_after_strict(&ledger.questions, place);
     }
-    sum_check
+    checked
 }
 
 /// Checks that all replicas have equal, final contents, and keep no state for clients.
@@ -65,8 +78,8 @@ fn expect_equal(ledger: &Ledger, replicas: usize) -> &str {
         let members = status["members"].as_array().expect("there are members");
         let lacks = members.iter().any(|member| member["lacks"] != json!(0));
         assert!(!lacks, "replica {number} thinks that others lack something: {status}");
-        let ways = members.iter().filter_map(|member| member["way"].as_str());
-        let are_well = ways.clone().all(|way| matches!(way, "idle" | "writing"));
+        let links = members.iter().filter_map(|member| member["link"].as_str());
+        let are_well = links.clone().all(|link| matches!(link, "idle" | "writing"));
         assert!(are_well, "replica {number} does not reach all: {status}");
         assert_eq!(members.len(), replicas, "replica {number} does not know all: {status}");
         assert_eq!(status["settled"], json!(true), "replica {number} still changes: {status}");
@@ -209,7 +222,8 @@ fn expect_final(ledger: &Ledger, shown: &Shown) {
 }
 
 /// Checks that a strict read includes every operation with an earlier strict reply, and none
-/// requested after it. Those of a counter are also compared exactly ([`replay`]).
+/// requested after it. What is final is also compared with a replay, if the data is no log or text
+/// ([`replay`], [`contents`]).
 fn expect_strict_looks(ledger: &Ledger) {
     let strict = |op_request: &OpRequest| {
         let answer = op_request.answer.as_ref().filter(|_| op_request.strict)?;

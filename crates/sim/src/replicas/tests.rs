@@ -5,6 +5,7 @@ use super::params::Trouble;
 use super::{Params, run};
 use crate::tests::a_seed_is_a_run;
 use crate::trace::Show;
+use replica::data::Kind;
 
 #[test]
 fn seeds_with_every_trouble_pass() {
@@ -14,6 +15,17 @@ fn seeds_with_every_trouble_pass() {
         (requests, faults) = (requests + totals.requests, faults + totals.faults);
     }
     assert!(requests > 300 && faults > 50, "{requests} requests, {faults} faults");
+}
+
+#[test]
+fn final_replies_of_each_kind_are_replayed() {
+    for kind in [Kind::Counter, Kind::Map, Kind::Set, Kind::Register, Kind::Sheet] {
+        let replayed = (1..=3).map(|seed| {
+            let params = Params { kind, ..Params::light(seed) };
+            run(&params, Show::Hash).totals.replayed
+        });
+        assert!(replayed.sum::<u64>() > 0, "{kind:?}");
+    }
 }
 
 /// The others detect each server that is frozen for long.

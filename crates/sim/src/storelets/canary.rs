@@ -1,8 +1,8 @@
 //! Canaries of storelets: errors planted on purpose, which the checks must detect.
 
+use super::environment::Environment;
 use super::install_world;
 use super::params::Params;
-use super::queue::EventQueue;
 use super::run_world;
 use crate::run::attempt;
 use crate::trace::Show;
@@ -65,12 +65,12 @@ impl Mistake {
 
 /// Returns an envelope in transit, or its replacement on some occasions.
 pub(super) fn spoil(
-    queue: &mut EventQueue,
+    env: &mut Environment,
     from: usize,
     to: usize,
     mut envelope: Envelope,
 ) -> Vec<Envelope> {
-    let Some(mistake) = queue.mistake else { return vec![envelope] };
+    let Some(mistake) = env.mistake else { return vec![envelope] };
     let label = node::label(&envelope);
     let of_worker = to == HOME && from > 1;
     let gives = |what: &str| label.starts_with("Names(") && label.contains(&format!(", {what}("));
@@ -79,7 +79,7 @@ pub(super) fn spoil(
         Mistake::LeakFile => of_worker && gives("Close"),
         Mistake::LoseAnswer => from == HOME && label.starts_with("Reply"),
         Mistake::SayTwice | Mistake::LoseOutput | Mistake::OtherByte => {
-            label.starts_with("Home(Said")
+            label.starts_with("Home(Emitted")
         }
         Mistake::OtherBudget | Mistake::OverMaximum => label.starts_with("Worker(Begin"),
         Mistake::LoseEnd | Mistake::OtherEnd | Mistake::LoseCharge => {
@@ -88,8 +88,8 @@ pub(super) fn spoil(
         // These belong to the world of installed storelets.
         Mistake::LoseKept | Mistake::ForgetFile => false,
     };
-    queue.occasions += u32::from(fits);
-    if !fits || !queue.occasions.is_multiple_of(3) {
+    env.occasions += u32::from(fits);
+    if !fits || !env.occasions.is_multiple_of(3) {
         return vec![envelope];
     }
     match (mistake, envelope.0.downcast_mut::<Crossing>()) {

@@ -1,12 +1,13 @@
 //! The compiler: it has latency, refuses modules, and forgets cancelled ones.
 
+use super::environment::{Environment, ScheduledEvent};
 use super::programs;
-use super::queue::{EventQueue, ScheduledEvent};
 use base::op::Envelope;
 use node::HOME;
 use std::collections::{BTreeMap, BTreeSet};
 use storelet::Crossing;
-use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
+use storelet::compile::{Compiled, Fresh, Module, ToCompiler};
+use wasi::{Code, Hash, Refused};
 
 /// The compiler.
 #[derive(Debug)]
@@ -29,23 +30,23 @@ impl Compiler {
     }
 
     /// Handles a message of home.
-    pub(super) fn notified(&mut self, queue: &mut EventQueue, envelope: Envelope) {
+    pub(super) fn notified(&mut self, env: &mut Environment, envelope: Envelope) {
         match *envelope.0.downcast::<ToCompiler>().expect("it is a request to the compiler") {
             ToCompiler::Compile { ticket, module, code, .. } => {
                 assert!(!self.ended, "it received the end");
-                let result = self.compile(queue, module, code);
-                let at = queue.within(queue.params.compile_us);
-                let key = queue.at(at, ScheduledEvent::Compiled(ticket));
+                let result = self.compile(env, module, code);
+                let at = env.within(env.params.compile_us);
+                let key = env.schedule(at, ScheduledEvent::Compiled(ticket));
                 let before = self.requested.insert(ticket, Requested { result, key });
                 assert!(before.is_none(), "{ticket} is compiled already");
             }
             ToCompiler::Cancel(ticket) => {
-                let late = queue.rng.bool();
+                let late = env.rng.bool();
                 let Some(requested) = self.requested.get_mut(&ticket) else { return };
                 if !late {
-                    queue.remove(requested.key);
-                    let at = queue.within(10);
-                    requested.key = queue.at(at, ScheduledEvent::Compiled(ticket));
+                    env.remove(requested.key);
+                    let at = env.within(10);
+                    requested.key = env.schedule(at, ScheduledEvent::Compiled(ticket));
                     requested.result = Err(Refused::Cancelled);
                 }
             }
@@ -55,12 +56,12 @@ impl Compiler {
 
     fn compile(
         &mut self,
-        queue: &mut EventQueue,
+        env: &mut Environment,
         module: Module,
         code: Code,
     ) -> Result<Fresh, Refused> {
-        if queue.one_in(queue.params.refuse) {
-            queue.faults += 1;
+        if env.one_in(env.params.refuse) {
+            env.faults += 1;
             return Err(Refused::TooExpensive("it takes too long".to_string()));
         }
         let (hash, bytes) = match module {
@@ -76,18 +77,18 @@ impl Compiler {
         if let Some(found) = programs::all().iter().find(|it| it.hash == hash) {
             let was_there = !self.known.insert((hash, code));
             let program = found.program.clone();
-            let cpu_ns = queue.rng.u64(..1_000_000);
+            let cpu_ns = env.rng.u64(..1_000_000);
             return Ok(Fresh { hash, code, program, was_there, cpu_ns });
         }
-        storelet::module::prepare(&bytes.expect("a known hash is that of a program"))?;
+        wasi::module::prepare(&bytes.expect("a known hash is that of a program"))?;
         panic!("clients send the programs, and what is none")
     }
 
     /// Sends the result of a compilation.
-    pub(super) fn send_home(&mut self, queue: &mut EventQueue, ticket: u64) {
+    pub(super) fn send_home(&mut self, env: &mut Environment, ticket: u64) {
         let Requested { result, .. } = self.requested.remove(&ticket).expect("it was requested");
         let compiled = Crossing::Compiled(Compiled { ticket, result });
-        queue.post(self.number, queue.now, HOME, compiled.envelope());
+        env.post(self.number, env.now, HOME, compiled.envelope());
     }
 
     /// Returns whether no compilation is pending.

@@ -1,6 +1,6 @@
 //! Home's disk: operations take effect at one moment, complete a little later, and may fail.
 
-use super::queue::{EventQueue, ScheduledEvent};
+use super::environment::{Environment, ScheduledEvent};
 use crate::disk::Disk;
 use crate::world::WALL;
 use base::op::{Done, Event, File, Op, OpId};
@@ -23,58 +23,58 @@ impl Files {
     }
 
     /// Begins an operation of home's.
-    pub(super) fn submit(&mut self, queue: &mut EventQueue, op: Op) {
+    pub(super) fn submit(&mut self, env: &mut Environment, op: Op) {
         match op {
             Op::CloseFile { file, .. } => {
                 assert!(!self.using.contains_key(&file), "{file:?} is closed while it is used");
                 self.disk.close(file);
             }
-            Op::Cancel { id } => self.cancel(queue, id),
+            Op::Cancel { id } => self.cancel(env, id),
             Op::Read { id, .. } | Op::Write { id, .. } | Op::Sync { id, .. } => {
-                self.begin(queue, id, op);
+                self.begin(env, id, op);
             }
-            Op::Path { id, .. } => self.begin(queue, id, op),
+            Op::Path { id, .. } => self.begin(env, id, op),
             other => panic!("home asks for {other:?}"),
         }
     }
 
-    fn begin(&mut self, queue: &mut EventQueue, id: OpId, op: Op) {
+    fn begin(&mut self, env: &mut Environment, id: OpId, op: Op) {
         for file in used(&op) {
             assert!(self.disk.is_open(file), "{file:?} is not open: {op:?}");
             *self.using.entry(file).or_insert(0) += 1;
         }
-        let at = queue.within(queue.params.disk_us);
-        let key = queue.at(at, ScheduledEvent::Apply(id));
+        let at = env.within(env.params.disk_us);
+        let key = env.schedule(at, ScheduledEvent::Apply(id));
         let before = self.pending.insert(id, (op, Some(key)));
         assert!(before.is_none(), "{id:?} is in flight already: {before:?}");
     }
 
     /// Cancels an operation, unless it is too late.
-    fn cancel(&mut self, queue: &mut EventQueue, id: OpId) {
-        let lucky = queue.rng.bool();
+    fn cancel(&mut self, env: &mut Environment, id: OpId) {
+        let lucky = env.rng.bool();
         let Some((op, key)) = self.pending.get_mut(&id) else { return };
         let Some(key) = key.take_if(|_| lucky) else { return };
-        queue.remove(key);
+        env.remove(key);
         let done = failed(op, Error::Cancelled);
-        self.complete(queue, id, done);
+        self.complete(env, id, done);
     }
 
     /// Makes an operation take effect.
-    pub(super) fn apply(&mut self, queue: &mut EventQueue, id: OpId) {
+    pub(super) fn apply(&mut self, env: &mut Environment, id: OpId) {
         let (op, key) = self.pending.get_mut(&id).expect("only operations in flight are applied");
         *key = None;
-        let done = match queue.one_in(queue.params.disk_error) {
+        let done = match env.one_in(env.params.disk_error) {
             true => {
-                queue.faults += 1;
-                queue.trace.line(format_args!("{} fault", queue.now.0));
+                env.faults += 1;
+                env.trace.line(format_args!("{} fault", env.now.0));
                 failed(op, Error::Io)
             }
-            false => perform(&mut self.disk, date(queue), op),
+            false => perform(&mut self.disk, date(env), op),
         };
-        self.complete(queue, id, done);
+        self.complete(env, id, done);
     }
 
-    fn complete(&mut self, queue: &mut EventQueue, id: OpId, done: Done) {
+    fn complete(&mut self, env: &mut Environment, id: OpId, done: Done) {
         let (op, _) = self.pending.remove(&id).expect("it is in flight");
         for file in used(&op) {
             let count = self.using.get_mut(&file).expect("counted when it began");
@@ -84,8 +84,8 @@ impl Files {
             }
         }
         // The disk has finished; home is notified a little later.
-        let at = queue.within(1);
-        queue.at(at, ScheduledEvent::Event(HOME, Event { id, done }));
+        let at = env.within(1);
+        env.schedule(at, ScheduledEvent::Event(HOME, Event { id, done }));
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -93,9 +93,9 @@ impl Files {
     }
 }
 
-fn date(queue: &EventQueue) -> Time {
-    let secs = WALL.secs + (queue.now.0 / 1_000_000_000).cast_signed();
-    Time { secs, nanos: (queue.now.0 % 1_000_000_000) as u32 }
+fn date(env: &Environment) -> Time {
+    let secs = WALL.secs + (env.now.0 / 1_000_000_000).cast_signed();
+    Time { secs, nanos: (env.now.0 % 1_000_000_000) as u32 }
 }
 
 fn used(op: &Op) -> Vec<File> {

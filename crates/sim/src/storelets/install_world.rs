@@ -7,6 +7,7 @@
 
 use super::canary::Mistake;
 use super::programs::{self, Kinds};
+use crate::event_queue::EventQueue;
 use crate::trace::hash;
 use crate::world::WALL;
 use base::op::{Done, Entry, Op, OpId};
@@ -14,12 +15,11 @@ use base::rng::Rng;
 use base::{Access, Automaton as _, Buf, Caller, Instant, Kind, Name, Stat, Time, User};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use storelet::compile::{Code, Compiled, Fresh, Hash, Module, Refused, ToCompiler};
+use storelet::compile::{Compiled, Fresh, Module, ToCompiler};
 use storelet::standing::{Change, Kept, Key, Stock, ToStateStore};
-use storelet::{
-    Crossing, DomainId, Ended, Maxima, Report, Settings, Storelets, ToHome, ToWorker, Used,
-};
+use storelet::{Crossing, DomainId, Maxima, Report, Settings, Storelets, ToHome, ToWorker};
 use tree::{Ask, Input, NodeId, OpenId, Output, Reply, Request, RequestId};
+use wasi::{Code, Ended, Hash, Refused, Used};
 use wire::storelet::{FRAME_HEAD, Frame};
 
 /// Numbers of the nodes involved.
@@ -69,8 +69,9 @@ struct InstallWorld {
     now: Instant,
     tree: Storelets,
     disk: BTreeMap<Key, Vec<u8>>,
-    queue: BTreeMap<(Instant, u64), ScheduledEvent>,
-    sequence: u64,
+    queue: EventQueue<ScheduledEvent>,
+    /// Number of directories opened so far.
+    opened: u64,
     install_client: Option<InstallClient>,
     running: BTreeMap<u64, ServerStarted>,
     opens: BTreeSet<u64>,
@@ -127,8 +128,8 @@ impl InstallWorld {
             now: Instant(1_000_000),
             tree: Storelets::new(TREE, WALL, 5, settings(Stock::default())),
             disk: BTreeMap::new(),
-            queue: BTreeMap::new(),
-            sequence: 0,
+            queue: EventQueue::default(),
+            opened: 0,
             install_client: None,
             running: BTreeMap::new(),
             opens: BTreeSet::new(),
@@ -164,8 +165,7 @@ impl InstallWorld {
     }
 
     fn at(&mut self, at: Instant, what: ScheduledEvent) {
-        self.sequence += 1;
-        self.queue.insert((at, self.sequence), what);
+        self.queue.schedule(at, what);
     }
 
     fn within(&mut self, most_us: u64, what: ScheduledEvent) {
@@ -175,17 +175,14 @@ impl InstallWorld {
 
     /// Advances to the next event; returns false if there is none.
     fn turn(&mut self) -> bool {
-        let next = self.queue.keys().next().map(|(at, _)| *at);
+        let next = self.queue.next_time();
         let due = self.tree.deadline();
         let Some(at) = next.into_iter().chain(due).min() else { return false };
         self.now = self.now.max(at);
         self.turns += 1;
         assert!(self.turns < 1_000_000, "it goes round and round: {:?}", self.tree.deadline());
         let mut out = Vec::new();
-        if let Some((key, _)) = self.queue.first_key_value()
-            && key.0 <= self.now
-            && let Some((_, what)) = self.queue.pop_first()
-        {
+        if let Some(what) = self.queue.pop_due(self.now) {
             self.sum = hash(self.sum, format!("{} {what:?}", self.now.0).as_bytes());
             self.happen(what, &mut out);
         }
@@ -354,8 +351,8 @@ impl InstallWorld {
         match ask {
             Ask::Fetch { path, .. } => {
                 let deep = path.len() > 1;
-                self.sequence += 1;
-                let number = self.sequence << 1 | u64::from(deep);
+                self.opened += 1;
+                let number = self.opened << 1 | u64::from(deep);
                 self.opens.insert(number);
                 let open = OpenId::new(1, number as usize);
                 Reply::Fetched(directory(), Buf::default(), Some(open))
@@ -466,10 +463,10 @@ impl InstallWorld {
 
     /// Crashes everything; pending writes of the state store are lost in part; and restarts.
     fn crash(&mut self) {
-        let pending = std::mem::take(&mut self.queue);
+        let mut pending = std::mem::take(&mut self.queue);
         let mut goes_on = self.mistake != Some(Mistake::LoseKept);
         self.crashes += 1;
-        for (key, what) in pending {
+        while let Some((at, what)) = pending.pop() {
             match what {
                 ScheduledEvent::Kept(_, changes) => {
                     for change in changes {
@@ -486,7 +483,7 @@ impl InstallWorld {
                 | ScheduledEvent::Say
                 | ScheduledEvent::Crash
                 | ScheduledEvent::Stop) => {
-                    self.queue.insert(key, what);
+                    self.queue.schedule(at, what);
                 }
             }
         }

@@ -2,8 +2,8 @@
 
 mod draw;
 
+use super::environment::Environment;
 use super::programs::{self, DONE, Kinds};
-use super::queue::EventQueue;
 use base::{Error, Instant};
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -51,7 +51,7 @@ struct Plan {
     /// permitted.
     holds: bool,
     /// Output if it ends by itself.
-    shows: Vec<u8>,
+    expected: Vec<u8>,
     path: String,
 }
 
@@ -119,19 +119,19 @@ impl Job {
     }
 
     /// Returns the number of bytes to read, if any.
-    pub(super) fn next_read(&mut self, queue: &mut EventQueue) -> Option<u32> {
+    pub(super) fn next_read(&mut self, env: &mut Environment) -> Option<u32> {
         if self.reading.is_some() || self.ended || self.got.len() >= self.deaf {
             return None;
         }
         let most = if self.got.len() > 20_000 { 100_000 } else { self.read_max };
-        self.count = queue.rng.u32(1..=most);
+        self.count = env.rng.u32(1..=most);
         Some(self.count)
     }
 
     /// Returns the read to cancel.
-    pub(super) fn next_cancel(&mut self, queue: &mut EventQueue) -> Option<RequestId> {
+    pub(super) fn next_cancel(&mut self, env: &mut Environment) -> Option<RequestId> {
         let read = self.reading.filter(|_| !self.cancelled)?;
-        self.cancelled = queue.one_in(queue.params.cancel);
+        self.cancelled = env.one_in(env.params.cancel);
         self.cancelled.then_some(read)
     }
 
@@ -140,13 +140,13 @@ impl Job {
     }
 
     /// Handles the reply to a write.
-    pub(super) fn wrote(&mut self, queue: &EventQueue, count: usize, reply: Result<Reply, Error>) {
+    pub(super) fn wrote(&mut self, env: &Environment, count: usize, reply: Result<Reply, Error>) {
         assert!(std::mem::replace(&mut self.writing, false), "it wrote");
-        self.sent = queue.now;
+        self.sent = env.now;
         match reply {
             Ok(Reply::Written(written)) => assert_eq!(written as usize, count, "all is taken"),
             Err(Error::Invalid) => {
-                let is_wrong = self.plan.wrong || self.is_beyond(queue);
+                let is_wrong = self.plan.wrong || self.is_beyond(env);
                 assert!(is_wrong, "the order is right: {:?}", self.plan);
             }
             Err(Error::Disconnected) => {}
@@ -177,9 +177,9 @@ impl Job {
 /// Checks.
 impl Job {
     /// Checks the received output after the client has left.
-    pub(super) fn judge(&self, queue: &EventQueue, stopping: bool) {
+    pub(super) fn judge(&self, env: &Environment, stopping: bool) {
         let received = self.understand();
-        self.judge_output(&received, queue.faults > 0);
+        self.judge_output(&received, env.faults > 0);
         assert!(
             !self.ended || !self.is_framed() || received.report.is_some(),
             "no report: {self:?}"
@@ -187,14 +187,14 @@ impl Job {
         if let Some((end, reason)) = &received.end {
             let at = (end, reason.as_str());
             match end {
-                End::Exit => self.judge_exit(&received, queue),
+                End::Exit => self.judge_exit(&received, env),
                 End::Trap => self.judge_trap(reason),
                 End::Killed => self.judge_killed(reason, &received, stopping),
-                End::Refused => self.judge_refused(reason, queue),
+                End::Refused => self.judge_refused(reason, env),
                 End::Unknown => assert!(self.plan.known, "it was sent: {at:?} {:?}", self.plan),
             }
         }
-        let is_beyond = self.is_beyond(queue) && !self.plan.wrong && !self.plan.known;
+        let is_beyond = self.is_beyond(env) && !self.plan.wrong && !self.plan.known;
         if let Some((end, reason)) = received.end.as_ref().filter(|_| is_beyond) {
             let early = ["it was cancelled", "the server ends", "its time is over"];
             let fits = match end {
@@ -206,8 +206,8 @@ impl Job {
             assert!(fits, "it ran beyond the maxima: {end:?} {reason} {:?}", self.plan);
         }
         if let Some(report) = &received.report {
-            self.judge_waited(report, queue);
-            self.judge_used(report, received.outputs.len() as u64, queue);
+            self.judge_waited(report, env);
+            self.judge_used(report, received.outputs.len() as u64, env);
         }
     }
 
@@ -264,7 +264,7 @@ impl Job {
         }
         if let Some(part) = (1..mark.len()).rev().find(|part| outputs.ends_with(&mark[..*part])) {
             // The reason may be incomplete, unless it is the program's own.
-            if !self.ended && !self.plan.shows.starts_with(&outputs) {
+            if !self.ended && !self.plan.expected.starts_with(&outputs) {
                 outputs.truncate(outputs.len() - part);
             }
         }
@@ -273,12 +273,12 @@ impl Job {
 
     /// Checks that the output is a prefix of the program's.
     fn judge_output(&self, received: &ReceivedOutput, faults: bool) {
-        let Plan { kind, shows, .. } = &self.plan;
+        let Plan { kind, expected, .. } = &self.plan;
         let fits = match kind {
             Kinds::Flood => received.outputs.iter().all(|byte| *byte == 0),
             // Directories that cannot be listed are skipped.
             Kinds::List | Kinds::Search if faults => true,
-            _ => shows.starts_with(&received.outputs),
+            _ => expected.starts_with(&received.outputs),
         };
         let end = &received.end;
         assert!(
@@ -289,25 +289,25 @@ impl Job {
         );
     }
 
-    fn judge_exit(&self, received: &ReceivedOutput, queue: &EventQueue) {
-        let Plan { kind, shows, writes, waits, budget, .. } = &self.plan;
+    fn judge_exit(&self, received: &ReceivedOutput, env: &Environment) {
+        let Plan { kind, expected, writes, waits, budget, .. } = &self.plan;
         let code = received.report.as_ref().map(|report| report["exit"].as_u64());
         let code = code.map(|code| code.expect("an exit has a code"));
         let all = code.is_none_or(|code| code == DONE);
         let ends = !kind.is_endless() && !waits && *kind != Kinds::Trap;
-        if all && queue.faults == 0 && self.may_write(queue) {
+        if all && env.faults == 0 && self.may_write(env) {
             assert!(ends, "it never ends by itself: {:?}", self.plan);
-            assert!(received.outputs == *shows, "{kind:?} {} has not said all", self.id);
+            assert!(received.outputs == *expected, "{kind:?} {} has no complete output", self.id);
         } else if code == Some(DONE) {
             let listed = matches!(kind, Kinds::List | Kinds::Search);
             assert!(
-                ends && (listed || received.outputs == *shows),
-                "it says less: {:?}",
+                ends && (listed || received.outputs == *expected),
+                "its output is incomplete: {:?}",
                 self.plan
             );
         } else if code.is_some() {
-            let forbidden = !self.may_write(queue);
-            assert!(queue.faults > 0 || forbidden, "exit {code:?} {writes}: {:?}", self.plan);
+            let forbidden = !self.may_write(env);
+            assert!(env.faults > 0 || forbidden, "exit {code:?} {writes}: {:?}", self.plan);
         }
         if let Some(report) = received.report.as_ref().filter(|_| *kind == Kinds::Hog) {
             let used = report["memory"].as_u64().expect("it is told");
@@ -315,8 +315,8 @@ impl Job {
         }
     }
 
-    fn may_write(&self, queue: &EventQueue) -> bool {
-        self.plan.kind != Kinds::Writer || (self.plan.writes && queue.params.writes)
+    fn may_write(&self, env: &Environment) -> bool {
+        self.plan.kind != Kinds::Writer || (self.plan.writes && env.params.writes)
     }
 
     fn judge_trap(&self, reason: &str) {
@@ -348,57 +348,57 @@ impl Job {
         assert!(fits, "killed: {reason}: {:?} {:?}", received.report, self.plan);
     }
 
-    fn judge_refused(&self, reason: &str, queue: &EventQueue) {
+    fn judge_refused(&self, reason: &str, env: &Environment) {
         let Plan { wrong, garbage, budget, .. } = &self.plan;
-        let maxima = queue.params.maxima();
+        let maxima = env.params.maxima();
         let fits = match reason {
             reason if reason.starts_with("memory exceeds") => budget.memory > maxima.memory,
             reason if reason.starts_with("time exceeds") => budget.time > maxima.time_ns,
             reason if reason.starts_with("processor time exceeds") => budget.cpu > maxima.cpu_ns,
-            reason if reason.starts_with("the module is too expensive") => queue.params.refuse > 0,
+            reason if reason.starts_with("the module is too expensive") => env.params.refuse > 0,
             reason if reason.starts_with("the module cannot be run") => *garbage,
-            reason if reason.starts_with("cannot enter its root") => queue.faults > 0,
+            reason if reason.starts_with("cannot enter its root") => env.faults > 0,
             _ => *wrong,
         };
         assert!(fits, "refused: {reason}: {:?}", self.plan);
     }
 
     /// Returns whether its run request exceeds the server's maximum.
-    fn is_beyond(&self, queue: &EventQueue) -> bool {
-        let (budget, maxima) = (&self.plan.budget, queue.params.maxima());
+    fn is_beyond(&self, env: &Environment) -> bool {
+        let (budget, maxima) = (&self.plan.budget, env.params.maxima());
         budget.memory > maxima.memory || budget.time > maxima.time_ns || budget.cpu > maxima.cpu_ns
     }
 
     /// Checks that a client that takes as much memory as permitted, and waits, does not delay small
     /// storelets, even of the same user.
-    fn judge_waited(&self, report: &Value, queue: &EventQueue) {
-        let little = self.plan.budget.memory + OVERHEAD <= queue.params.memory / 16;
-        if !queue.params.holds || !little || !self.plan.is_modest {
+    fn judge_waited(&self, report: &Value, env: &Environment) {
+        let little = self.plan.budget.memory + OVERHEAD <= env.params.memory / 16;
+        if !env.params.holds || !little || !self.plan.is_modest {
             return;
         }
         let waited = report["waited_ns"].as_u64().expect("a number");
-        let most = (queue.params.compile_us + 20 * queue.params.post_us) * 1000 + 1_000_000_000;
+        let most = (env.params.compile_us + 20 * env.params.post_us) * 1000 + 1_000_000_000;
         let begun = self.begun.0 + waited;
         let late = begun.saturating_sub(self.sent.0);
         assert!(late <= most, "it had to wait for {late} ns, of {most}: {:?}", self.plan);
     }
 
     /// Checks that no budget is exceeded by more than a slice and one request in flight.
-    fn judge_used(&self, report: &Value, outputs: u64, queue: &EventQueue) {
+    fn judge_used(&self, report: &Value, output_bytes: u64, env: &Environment) {
         let budget = &self.plan.budget;
         let used = |what: &str| report[what].as_u64().expect("a number");
-        let slice = queue.params.slice_ns;
+        let slice = env.params.slice_ns;
         // Work done for it while it waited counts at its next turn.
-        let beyond = slice + crate::disk::JOB_NS + 1000 * queue.params.around_ns;
+        let beyond = slice + crate::disk::JOB_NS + 1000 * env.params.around_ns;
         let fits = used("cpu_ns") + used("served_ns") <= budget.cpu + beyond
             && used("time_ns") <= budget.time.saturating_add(2 * slice * 10)
             && used("fuel") <= budget.fuel
             && used("memory") <= budget.memory
             && used("operations") <= budget.io.saturating_add(1)
             && used("read") + used("written") <= budget.bytes.saturating_add(TRANSFER_MAX)
-            && outputs <= budget.output
-            && outputs <= used("output");
-        assert!(fits, "{outputs} bytes said: {report}: {:?}", self.plan);
+            && output_bytes <= budget.output
+            && output_bytes <= used("output");
+        assert!(fits, "{output_bytes} bytes of output: {report}: {:?}", self.plan);
     }
 
     /// Returns the file that must exist at the end, and its contents.

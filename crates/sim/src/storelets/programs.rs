@@ -2,8 +2,7 @@
 
 use base::Kind;
 use std::sync::OnceLock;
-use storelet::compile::Hash;
-use storelet::{Engine, Pace, Program};
+use wasi::{Engine, Hash, Pace, Program};
 
 /// Fuel of a slice.
 const FUEL: u64 = 20_000;
@@ -95,7 +94,7 @@ pub(super) fn all() -> &'static [Compiled] {
         let compile = |kind: Kinds| {
             let text = format!("(module {PRELUDE} {})", kind.body());
             let module = wat::parse_str(&text).expect("it is a module");
-            let prepared = storelet::module::prepare(&module).expect("it is a good one");
+            let prepared = wasi::module::prepare(&module).expect("it is a good one");
             let program = engine.compile(&prepared).expect("it compiles");
             Compiled { kind, hash: Hash::of(&module), module, program }
         };

@@ -1,7 +1,7 @@
 //! The clients: a front of home's that sends their requests.
 
+use super::environment::{Environment, ScheduledEvent};
 use super::job::Job;
-use super::queue::{EventQueue, ScheduledEvent};
 use super::run_world::FRONT;
 use crate::trace::hash;
 use base::op::Envelope;
@@ -77,8 +77,8 @@ pub(super) struct Clients {
 }
 
 impl Clients {
-    pub(super) fn new(queue: &mut EventQueue, shadow: Shadow, root: NodeId) -> Clients {
-        let (count, left) = (queue.params.run_clients, queue.params.jobs);
+    pub(super) fn new(env: &mut Environment, shadow: Shadow, root: NodeId) -> Clients {
+        let (count, left) = (env.params.run_clients, env.params.jobs);
         let run_client = |number: usize| {
             let uid = 1000 + (number % 3) as u32;
             let user = User { uid, gid: uid, groups: Vec::new(), commands: false };
@@ -99,21 +99,21 @@ impl Clients {
             drained: None,
             is_gone: false,
         };
-        (0..FILES.len()).for_each(|file| run_clients.walk(queue, file));
+        (0..FILES.len()).for_each(|file| run_clients.walk(env, file));
         for index in 0..count {
-            let at = queue.within(10_000);
-            queue.at(at, ScheduledEvent::Wake(index));
+            let at = env.within(10_000);
+            env.schedule(at, ScheduledEvent::Wake(index));
         }
         run_clients
     }
 
-    fn send_home(&self, queue: &mut EventQueue, input: names::Input) {
-        queue.send(FRONT, self.shadow.send_home(input));
+    fn send_home(&self, env: &mut Environment, input: names::Input) {
+        env.send(FRONT, self.shadow.send_home(input));
     }
 
     fn ask(
         &mut self,
-        queue: &mut EventQueue,
+        env: &mut Environment,
         caller: Caller,
         requested: Requested,
         ask: Ask,
@@ -121,31 +121,31 @@ impl Clients {
         self.next += 1;
         let id = RequestId::new(requested.connection(), self.next);
         self.requested.insert(id, requested);
-        self.send_home(queue, names::Input::Ask(id, Request { caller, ask }));
+        self.send_home(env, names::Input::Ask(id, Request { caller, ask }));
         id
     }
 
-    fn walk(&mut self, queue: &mut EventQueue, file: usize) {
+    fn walk(&mut self, env: &mut Environment, file: usize) {
         let names = [".upcall", "storelets", FILES[file]];
         let names = names.map(|name| Name::new(name.as_bytes()).expect("a name")).to_vec();
         let ask = Ask::Walk { from: self.root, names };
-        self.ask(queue, Caller::Server, Requested::Walk(file), ask);
+        self.ask(env, Caller::Server, Requested::Walk(file), ask);
     }
 
     /// Lets a client act, periodically.
-    pub(super) fn wake(&mut self, queue: &mut EventQueue, index: usize) {
+    pub(super) fn wake(&mut self, env: &mut Environment, index: usize) {
         if self.is_gone {
             return;
         }
-        self.act(queue, index);
-        self.leave(queue);
+        self.act(env, index);
+        self.leave(env);
         if !self.is_content(index) {
-            let at = queue.within(queue.params.pace_us);
-            queue.at(at, ScheduledEvent::Wake(index));
+            let at = env.within(env.params.pace_us);
+            env.schedule(at, ScheduledEvent::Wake(index));
         }
     }
 
-    fn act(&mut self, queue: &mut EventQueue, index: usize) {
+    fn act(&mut self, env: &mut Environment, index: usize) {
         let run_client = &mut self.all[index];
         let caller = run_client.caller.clone();
         let Some(job) = &mut run_client.job else {
@@ -159,82 +159,82 @@ impl Clients {
             }
             run_client.opening = true;
             let access = Access { write: true, ..Access::READ };
-            self.ask(queue, caller, Requested::Open(index), Ask::Open { node, access });
+            self.ask(env, caller, Requested::Open(index), Ask::Open { node, access });
             return;
         };
-        let late = self.drained.is_some_and(|since| queue.now > since + STAY);
-        if job.is_over() || job.wants_to_leave(queue.now) || late {
-            return self.close(queue, index);
+        let late = self.drained.is_some_and(|since| env.now > since + STAY);
+        if job.is_over() || job.wants_to_leave(env.now) || late {
+            return self.close(env, index);
         }
         let (open, id) = (job.open, job.id);
         if let Some(data) = job.next_piece() {
             let requested = Requested::Write(index, id, data.len());
             let data = Buf::from(&data[..]);
-            self.ask(queue, caller.clone(), requested, Ask::Write { open, offset: 0, data });
+            self.ask(env, caller.clone(), requested, Ask::Write { open, offset: 0, data });
         }
         let job = self.all[index].job.as_mut().expect("it is there");
-        if let Some(count) = job.next_read(queue) {
-            let ask = Ask::Read { open, offset: 0, count, headroom: queue.rng.u32(..30) };
-            let read = self.ask(queue, caller.clone(), Requested::Read(index, id), ask);
+        if let Some(count) = job.next_read(env) {
+            let ask = Ask::Read { open, offset: 0, count, headroom: env.rng.u32(..30) };
+            let read = self.ask(env, caller.clone(), Requested::Read(index, id), ask);
             let job = self.all[index].job.as_mut().expect("it is there");
             job.reading = Some(read);
         }
         let job = self.all[index].job.as_mut().expect("it is there");
-        if let Some(read) = job.next_cancel(queue) {
-            self.send_home(queue, names::Input::Cancel(read));
+        if let Some(read) = job.next_cancel(env) {
+            self.send_home(env, names::Input::Cancel(read));
         }
         let job = self.all[index].job.as_mut().expect("it is there");
-        if job.next_kill(queue.now) {
+        if job.next_kill(env.now) {
             // Sometimes another client's.
-            let which = if queue.rng.u8(..5) == 0 { queue.rng.u64(1..=id) } else { id };
-            self.kill(queue, index, which);
+            let which = if env.rng.u8(..5) == 0 { env.rng.u64(1..=id) } else { id };
+            self.kill(env, index, which);
         }
     }
 
-    fn kill(&mut self, queue: &mut EventQueue, index: usize, which: u64) {
+    fn kill(&mut self, env: &mut Environment, index: usize, which: u64) {
         let Some(node) = self.nodes[1] else { return };
         let caller = self.all[index].caller.clone();
         let access = Access { read: false, write: true, ..Access::READ };
-        self.ask(queue, caller, Requested::Control(index, which), Ask::Open { node, access });
+        self.ask(env, caller, Requested::Control(index, which), Ask::Open { node, access });
     }
 
     /// Closes a client's storelet, and checks it.
-    fn close(&mut self, queue: &mut EventQueue, index: usize) {
+    fn close(&mut self, env: &mut Environment, index: usize) {
         let run_client = &mut self.all[index];
         let job = run_client.job.take().expect("it is there");
         run_client.left -= 1;
-        queue.trace.line(format_args!("{} client {index} leaves {}", queue.now.0, job.id));
-        job.judge(queue, self.stopping);
+        env.trace.line(format_args!("{} client {index} leaves {}", env.now.0, job.id));
+        job.judge(env, self.stopping);
         self.written.extend(job.written());
         self.judged += 1;
         let open = job.open;
-        match queue.rng.bool() {
-            true => self.send_home(queue, names::Input::Close(open)),
-            false => self.send_home(queue, names::Input::Abandon(open)),
+        match env.rng.bool() {
+            true => self.send_home(env, names::Input::Close(open)),
+            false => self.send_home(env, names::Input::Abandon(open)),
         }
     }
 
     /// Handles a message of home.
-    pub(super) fn receive(&mut self, queue: &mut EventQueue, envelope: Envelope) {
+    pub(super) fn receive(&mut self, env: &mut Environment, envelope: Envelope) {
         match self.shadow.handle(envelope) {
             FromHome::Reply(id, reply) => {
                 let requested = self.requested.remove(&id);
                 let requested =
                     requested.unwrap_or_else(|| panic!("{id:?} is answered twice: {reply:?}"));
-                self.answered(queue, requested, reply);
+                self.answered(env, requested, reply);
             }
             FromHome::Drain => {
-                self.drained = Some(queue.now);
+                self.drained = Some(env.now);
                 self.stopping = true;
             }
             FromHome::Other => {}
         }
-        self.leave(queue);
+        self.leave(env);
     }
 
     fn answered(
         &mut self,
-        queue: &mut EventQueue,
+        env: &mut Environment,
         requested: Requested,
         reply: Result<Reply, Error>,
     ) {
@@ -242,14 +242,14 @@ impl Clients {
             (Requested::Walk(file), Ok(Reply::Walked(_, Some(node)))) => {
                 self.nodes[file] = Some(node)
             }
-            (Requested::Walk(file), Err(_)) if queue.faults > 0 => self.walk(queue, file),
+            (Requested::Walk(file), Err(_)) if env.faults > 0 => self.walk(env, file),
             (Requested::Open(index), Ok(Reply::Opened(open, _))) => {
                 let id = self.owners.keys().next_back().unwrap_or(&0) + 1;
                 self.owners.insert(id, index);
-                let job = Job::draw(queue, open, id, index);
+                let job = Job::draw(env, open, id, index);
                 let run_client = &mut self.all[index];
                 (run_client.job, run_client.opening) = (Some(job), false);
-                self.act(queue, index);
+                self.act(env, index);
             }
             (Requested::Open(index), Err(Error::Busy)) if self.stopping => {
                 let run_client = &mut self.all[index];
@@ -259,8 +259,8 @@ impl Clients {
                 let Some(job) = self.job(index, id) else {
                     return expect_late(&reply);
                 };
-                job.wrote(queue, count, reply);
-                self.act(queue, index);
+                job.wrote(env, count, reply);
+                self.act(env, index);
             }
             (Requested::Read(index, id), reply) => {
                 let Some(job) = self.job(index, id) else {
@@ -268,8 +268,8 @@ impl Clients {
                 };
                 let bytes = job.received(reply);
                 let sum = bytes.map(|bytes| (bytes.len(), hash(0, &bytes)));
-                queue.trace.line(format_args!("{} client {index} hears {sum:?}", queue.now.0));
-                self.act(queue, index);
+                env.trace.line(format_args!("{} client {index} hears {sum:?}", env.now.0));
+                self.act(env, index);
             }
             (Requested::Control(index, which), Ok(Reply::Opened(open, _))) => {
                 let data = Buf::from(format!("kill {which}\n").as_bytes());
@@ -279,7 +279,7 @@ impl Clients {
                     self.mark_killed(which);
                 }
                 let requested = Requested::Kill(index, which, open);
-                self.ask(queue, caller, requested, Ask::Write { open, offset: 0, data });
+                self.ask(env, caller, requested, Ask::Write { open, offset: 0, data });
             }
             (Requested::Kill(index, which, open), reply) => {
                 match reply {
@@ -291,7 +291,7 @@ impl Clients {
                     }
                     reply => panic!("a kill is answered by {reply:?}"),
                 }
-                self.send_home(queue, names::Input::Close(open));
+                self.send_home(env, names::Input::Close(open));
             }
             (requested, reply) => panic!("{requested:?} is answered by {reply:?}"),
         }
@@ -323,7 +323,7 @@ impl Clients {
     }
 
     /// Makes the clients leave and release everything, when the server stops and all are done.
-    fn leave(&mut self, queue: &mut EventQueue) {
+    fn leave(&mut self, env: &mut Environment) {
         if self.drained.is_none() || self.is_gone {
             return;
         }
@@ -336,9 +336,9 @@ impl Clients {
             return;
         }
         for node in std::mem::take(&mut self.nodes).into_iter().flatten() {
-            self.send_home(queue, names::Input::Release(node));
+            self.send_home(env, names::Input::Release(node));
         }
-        queue.send(FRONT, self.shadow.leave());
+        env.send(FRONT, self.shadow.leave());
         self.is_gone = true;
     }
 

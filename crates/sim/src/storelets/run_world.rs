@@ -2,10 +2,10 @@
 
 use super::canary::Mistake;
 use super::compiler::Compiler;
+use super::environment::{Environment, ScheduledEvent};
 use super::files::Files;
 use super::params::Params;
 use super::programs;
-use super::queue::{EventQueue, ScheduledEvent};
 use super::run_client::Clients;
 use crate::disk::{Disk, ROOT};
 use crate::run::Outcome;
@@ -62,7 +62,7 @@ impl NodeSlot {
 
 /// The whole run.
 struct RunWorld {
-    queue: EventQueue,
+    env: Environment,
     files: Files,
     places: Vec<NodeSlot>,
     compiler: Compiler,
@@ -84,15 +84,15 @@ pub(super) fn run(params: &Params, show: Show, mistake: Option<Mistake>) -> Outc
     let held = run_world.places[0].node.held();
     while run_world.turn() {}
     run_world.judge(&held);
-    let RunWorld { queue, mut totals, run_clients, .. } = run_world;
-    (totals.faults, totals.requests) = (queue.faults, run_clients.judged());
-    let (took, hash) = (queue.now.since(Instant(0)), queue.trace.hash());
-    Outcome { took, totals, hash, trace: queue.trace.into_text() }
+    let RunWorld { env, mut totals, run_clients, .. } = run_world;
+    (totals.faults, totals.requests) = (env.faults, run_clients.judged());
+    let (took, hash) = (env.now.since(Instant(0)), env.trace.hash());
+    Outcome { took, totals, hash, trace: env.trace.into_text() }
 }
 
 impl RunWorld {
     fn new(params: &Params, show: Show, mistake: Option<Mistake>) -> RunWorld {
-        let mut queue = EventQueue::new(params, Trace::new(show), mistake);
+        let mut env = Environment::new(params, Trace::new(show), mistake);
         let mut disk = Disk::new(WALL);
         for (path, kind, data) in programs::stage() {
             let (dir, name) = path.rsplit_once('/').unwrap_or(("", &path));
@@ -114,14 +114,14 @@ impl RunWorld {
             let config = Config { storelets: None, service: false, ..config.clone() };
             places.push(NodeSlot::new(number, Node::worker(number, config, export.clone())));
         }
-        let run_clients = Clients::new(&mut queue, Shadow::new(FRONT), export.root);
+        let run_clients = Clients::new(&mut env, Shadow::new(FRONT), export.root);
         if let Some(us) = params.stop_us {
-            let at = Instant(queue.now.0 + us * 1000);
-            queue.at(at, ScheduledEvent::Stop);
+            let at = Instant(env.now.0 + us * 1000);
+            env.schedule(at, ScheduledEvent::Stop);
         }
         RunWorld {
             compiler: Compiler::new(FRONT + params.workers + 1),
-            queue,
+            env,
             files: Files::new(disk),
             places,
             run_clients,
@@ -136,27 +136,27 @@ impl RunWorld {
 
     /// Advances to the next event; returns false if there is none.
     fn turn(&mut self) -> bool {
-        let now = self.queue.now;
+        let now = self.env.now;
         let due = self.places.iter().filter_map(|place| place.due(now));
-        let Some(next) = due.chain(self.queue.next()).min() else { return false };
-        self.queue.now = now.max(next);
+        let Some(next) = due.chain(self.env.next_time()).min() else { return false };
+        self.env.now = now.max(next);
         assert!(
-            self.queue.now.since(Instant(0)) < TIME_MAX,
+            self.env.now.since(Instant(0)) < TIME_MAX,
             "it does not end: {:?}",
             self.run_clients
         );
-        while let Some(scheduled) = self.queue.pop() {
+        while let Some(scheduled) = self.env.pop_due() {
             self.happen(scheduled);
         }
         for index in 0..self.places.len() {
-            if self.places[index].due(self.queue.now).is_some_and(|at| at <= self.queue.now) {
+            if self.places[index].due(self.env.now).is_some_and(|at| at <= self.env.now) {
                 self.step(index);
             }
         }
         if self.run_clients.are_content() && !self.stopped {
-            let at = self.queue.within(1000);
+            let at = self.env.within(1000);
             self.stopped = true;
-            self.queue.at(at, ScheduledEvent::Stop);
+            self.env.schedule(at, ScheduledEvent::Stop);
         }
         true
     }
@@ -168,14 +168,14 @@ impl RunWorld {
                 let Done::Envelope(envelope) = event.done else {
                     unreachable!("it asked for nothing")
                 };
-                self.run_clients.receive(&mut self.queue, envelope);
+                self.run_clients.receive(&mut self.env, envelope);
             }
-            ScheduledEvent::Event(number, event) if number > FRONT + self.queue.params.workers => {
+            ScheduledEvent::Event(number, event) if number > FRONT + self.env.params.workers => {
                 self.see(number, &event);
                 let Done::Envelope(envelope) = event.done else {
                     unreachable!("it asked for nothing")
                 };
-                self.compiler.notified(&mut self.queue, envelope);
+                self.compiler.notified(&mut self.env, envelope);
             }
             ScheduledEvent::Event(number, event) => {
                 self.see(number, &event);
@@ -188,12 +188,12 @@ impl RunWorld {
                     place.events.push(event);
                 }
             }
-            ScheduledEvent::Apply(id) => self.files.apply(&mut self.queue, id),
-            ScheduledEvent::Compiled(ticket) => self.compiler.send_home(&mut self.queue, ticket),
-            ScheduledEvent::Wake(index) => self.run_clients.wake(&mut self.queue, index),
+            ScheduledEvent::Apply(id) => self.files.apply(&mut self.env, id),
+            ScheduledEvent::Compiled(ticket) => self.compiler.send_home(&mut self.env, ticket),
+            ScheduledEvent::Wake(index) => self.run_clients.wake(&mut self.env, index),
             ScheduledEvent::Stop => {
                 if !self.run_clients.is_stopping() {
-                    self.queue.trace.line(format_args!("{} stop", self.queue.now.0));
+                    self.env.trace.line(format_args!("{} stop", self.env.now.0));
                     self.stopped = true;
                     self.run_clients.stop();
                     let event = Event { id: OpId::UNREQUESTED, done: Done::Stop };
@@ -205,7 +205,7 @@ impl RunWorld {
 
     /// Records an event for a node in the trace.
     fn see(&mut self, number: usize, event: &Event) {
-        let (now, trace) = (self.queue.now.0, &mut self.queue.trace);
+        let (now, trace) = (self.env.now.0, &mut self.env.trace);
         match &event.done {
             Done::Envelope(envelope) => {
                 let label = node::label(envelope);
@@ -229,8 +229,8 @@ impl RunWorld {
                 let before = self.running.insert(id.0, begin.run_spec.budget.memory);
                 assert!(before.is_none(), "storelet {id} begins twice");
                 let sum: u64 = self.running.values().sum();
-                assert!(sum <= self.queue.params.memory, "more memory than there is: {sum}");
-                let (budget, maxima) = (begin.run_spec.budget, self.queue.params.maxima());
+                assert!(sum <= self.env.params.memory, "more memory than there is: {sum}");
+                let (budget, maxima) = (begin.run_spec.budget, self.env.params.maxima());
                 assert_eq!(maxima.within(budget), budget, "storelet {id} is beyond the maxima");
             }
             Some(Crossing::Home(ToHome::Ended(id, report))) => {
@@ -258,20 +258,20 @@ impl RunWorld {
 
     /// Performs one turn of a node, and a slice if it is a worker.
     fn step(&mut self, index: usize) {
-        let (now, mut ops) = (self.queue.now, Vec::new());
+        let (now, mut ops) = (self.env.now, Vec::new());
         let place = &mut self.places[index];
         let nothing_came = place.events.is_empty() && !place.is_new;
         place.is_new = false;
         place.node.turn(now, &node::ticking(now), &mut place.events, &mut ops);
         place.node.check();
         if place.number != HOME {
-            let around = self.queue.rng.u64(0..=self.queue.params.around_ns);
+            let around = self.env.rng.u64(0..=self.env.params.around_ns);
             self.around += place.node.charge(now, around);
         }
         let mut ran = false;
         if let Some(slice) = place.node.take_slice(now, &mut ops) {
             self.submit(index, now, &mut ops);
-            let cpu = self.queue.rng.u64(1000..=self.queue.params.slice_ns);
+            let cpu = self.env.rng.u64(1000..=self.env.params.slice_ns);
             *self.sliced.entry(slice.id().0).or_insert(0) += cpu;
             let later = Instant(now.0 + cpu);
             let place = &mut self.places[index];
@@ -294,8 +294,8 @@ impl RunWorld {
         let from = self.places[index].number;
         for op in ops.drain(..) {
             match op {
-                Op::Post { to, envelope } => self.queue.post(from, at, to, envelope),
-                op => self.files.submit(&mut self.queue, op),
+                Op::Post { to, envelope } => self.env.post(from, at, to, envelope),
+                op => self.files.submit(&mut self.env, op),
             }
         }
     }

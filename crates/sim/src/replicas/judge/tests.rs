@@ -2,7 +2,7 @@
 
 use super::super::data::What;
 use super::super::ledger::{Answer, Ledger, OpRequest};
-use super::{SUMS_MAX, SumCheck, expect_strict_looks, expect_sum, replay};
+use super::{SUMS_MAX, SumCheck, contents, expect_strict_looks, expect_sum, replay};
 use base::Instant;
 use replica::data::Kind;
 use serde_json::{Value, json};
@@ -112,4 +112,70 @@ fn a_sum_with_too_many_possibilities_is_reported() {
     assert_eq!(expect_sum(&questions, 5), SumCheck::Exact);
     let questions: Vec<OpRequest> = (0..bits + 2).map(unknown).collect();
     assert_eq!(expect_sum(&questions, 5), SumCheck::Bounds);
+}
+
+/// Returns the ledger of a map: a listener received these operations with their replies.
+fn map(events: &[(Value, Value)]) -> Ledger {
+    let mut ledger = Ledger::new(Kind::Map);
+    let order = ledger.begin_order();
+    for (number, (op, reply)) in (1..).zip(events) {
+        ledger.questions.push(answered(What::Look, op.clone(), number, reply.clone()));
+        ledger.note_final(order, (1, number), op.clone(), reply.clone());
+    }
+    ledger
+}
+
+fn put(key: &str, value: &str) -> (Value, Value) {
+    (json!({"put": [key, value]}), Value::Null)
+}
+
+fn race(value: &str, won: bool) -> (Value, Value) {
+    let op = json!({"compare-and-put": {"key": "race", "expected": null, "new": value}});
+    (op, json!(won))
+}
+
+fn list(entries: &[(&str, &str)]) -> (Value, Value) {
+    (json!({"list": {}}), json!(entries))
+}
+
+#[test]
+fn the_replies_of_a_map_are_compared_with_the_order() {
+    let all = [("a", "2"), ("old", "x"), ("race", "r1")];
+    let events = [
+        put("a", "1"),
+        race("r1", true),
+        put("a", "2"),
+        list(&all),
+        race("r2", false),
+        (json!("size"), json!(3)),
+        list(&all),
+    ];
+    // The first list: two known keys; the lost race; the size; three keys.
+    assert_eq!(contents::expect_contents(&map(&events)), 7);
+}
+
+#[test]
+#[should_panic(expected = "became final with Some(\"1\") at a")]
+fn a_list_with_an_overwritten_value_is_found() {
+    contents::expect_contents(&map(&[put("a", "1"), put("a", "2"), list(&[("a", "1")])]));
+}
+
+#[test]
+#[should_panic(expected = "became final with true, and the key was Present")]
+fn a_second_winner_of_a_race_is_found() {
+    contents::expect_contents(&map(&[race("r1", true), race("r2", true)]));
+}
+
+#[test]
+#[should_panic(expected = "became final with another size")]
+fn a_wrong_size_is_found() {
+    let events = [list(&[("a", "1")]), put("b", "1"), (json!("size"), json!(1))];
+    contents::expect_contents(&map(&events));
+}
+
+#[test]
+fn a_change_that_was_sent_again_leaves_its_key_unknown() {
+    let mut ledger = map(&[put("a", "1"), list(&[("a", "2")])]);
+    ledger.questions[0].times = (2, 0);
+    assert_eq!(contents::expect_contents(&ledger), 0);
 }

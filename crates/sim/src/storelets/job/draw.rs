@@ -1,8 +1,8 @@
 //! Random storelets of clients.
 
 use super::{Budget, Job, Plan};
+use crate::storelets::environment::Environment;
 use crate::storelets::programs::{self, Kinds};
-use crate::storelets::queue::EventQueue;
 use base::Instant;
 use base::rng::Rng;
 use std::collections::VecDeque;
@@ -26,25 +26,25 @@ const BEYOND: u64 = 360_000_000_000_000;
 impl Job {
     /// Draws a client's next storelet, its `index`-th, with the number `id`.
     pub(in crate::storelets) fn draw(
-        queue: &mut EventQueue,
+        env: &mut Environment,
         open: OpenId,
         id: u64,
         index: usize,
     ) -> Job {
-        if queue.params.holds && index == 0 {
-            return Job::holder(queue, open, id);
+        if env.params.holds && index == 0 {
+            return Job::holder(env, open, id);
         }
-        let kind = Kinds::ALL[queue.rng.usize(..Kinds::ALL.len())];
-        let (wrong, garbage) = (queue.one_in(queue.params.wrong), queue.one_in(queue.params.wrong));
-        let rng = &mut queue.rng;
+        let kind = Kinds::ALL[env.rng.usize(..Kinds::ALL.len())];
+        let (wrong, garbage) = (env.one_in(env.params.wrong), env.one_in(env.params.wrong));
+        let rng = &mut env.rng;
         let (frames, known) = (rng.u8(..4) > 0, !garbage && rng.u8(..3) == 0);
         let mut text = format!("arg program-{index}\n");
-        let (path, shows) = subject(rng, kind, id, &mut text);
+        let (path, expected) = subject(rng, kind, id, &mut text);
         let (budget, is_modest) = budget(rng, &mut text);
         let writes = rng.u8(..5) > 0;
-        let (input, fed) = input(rng, kind, &shows);
-        for (word, outputs) in [("frames\n", frames), ("write\n", writes), ("input\n", input)] {
-            text.push_str(if outputs { word } else { "" });
+        let (input, fed) = input(rng, kind, &expected);
+        for (word, is_set) in [("frames\n", frames), ("write\n", writes), ("input\n", input)] {
+            text.push_str(if is_set { word } else { "" });
         }
         let module = match garbage {
             true => b"\0asm\x01\0\0\0 and so on, but not as modules go on".to_vec(),
@@ -63,7 +63,7 @@ impl Job {
         bytes.extend(if known { Vec::new() } else { module });
         let waits = input && kind == Kinds::Echo && !fed.ends_with(&[0; 4]);
         bytes.extend(fed);
-        let shows = if kind == Kinds::Echo && !input { Vec::new() } else { shows };
+        let expected = if kind == Kinds::Echo && !input { Vec::new() } else { expected };
         let pieces = cut(rng, &bytes);
         let plan = Plan {
             kind,
@@ -76,16 +76,16 @@ impl Job {
             waits,
             is_modest,
             holds: false,
-            shows,
+            expected,
             path,
         };
-        Job::of(queue, open, id, plan, pieces)
+        Job::of(env, open, id, plan, pieces)
     }
 
     /// Returns the storelet of a client that takes as much memory as permitted, and waits for input
     /// that never comes, for as long as permitted.
-    fn holder(queue: &mut EventQueue, open: OpenId, id: u64) -> Job {
-        let (kind, memory) = (Kinds::Echo, queue.params.maxima().memory);
+    fn holder(env: &mut Environment, open: OpenId, id: u64) -> Job {
+        let (kind, memory) = (Kinds::Echo, env.params.maxima().memory);
         let module = &programs::of(kind).module;
         let text = format!("frames\ninput\nmemory {memory}\ncpu 5ms\nmodule {}\n\n", module.len());
         let pieces = VecDeque::from([[text.as_bytes(), module].concat()]);
@@ -100,27 +100,26 @@ impl Job {
             waits: true,
             is_modest: true,
             holds: true,
-            shows: Vec::new(),
+            expected: Vec::new(),
             path: String::new(),
         };
-        Job::of(queue, open, id, plan, pieces)
+        Job::of(env, open, id, plan, pieces)
     }
 
     fn of(
-        queue: &mut EventQueue,
+        env: &mut Environment,
         open: OpenId,
         id: u64,
         plan: Plan,
         pieces: VecDeque<Vec<u8>>,
     ) -> Job {
-        let some_time =
-            |queue: &mut EventQueue| Instant(queue.now.0 + (1 << queue.rng.u64(12..29)));
-        let mut leave_at = queue.one_in(queue.params.leave).then(|| some_time(queue));
-        let kill_at = queue.one_in(queue.params.kill).then(|| some_time(queue));
-        let deaf = leave_at.is_some() && queue.rng.bool();
-        let deaf = if deaf { queue.rng.usize(..1000) } else { usize::MAX };
+        let some_time = |env: &mut Environment| Instant(env.now.0 + (1 << env.rng.u64(12..29)));
+        let mut leave_at = env.one_in(env.params.leave).then(|| some_time(env));
+        let kill_at = env.one_in(env.params.kill).then(|| some_time(env));
+        let deaf = leave_at.is_some() && env.rng.bool();
+        let deaf = if deaf { env.rng.usize(..1000) } else { usize::MAX };
         if leave_at.is_none() && plan.waits && plan.budget.time == DEFAULT.time && !plan.holds {
-            leave_at = Some(Instant(queue.now.0 + 90_000_000_000));
+            leave_at = Some(Instant(env.now.0 + 90_000_000_000));
         }
         Job {
             open,
@@ -128,10 +127,10 @@ impl Job {
             plan,
             pieces,
             writing: false,
-            begun: queue.now,
-            sent: queue.now,
+            begun: env.now,
+            sent: env.now,
             reading: None,
-            read_max: [1, 3, 77, 5000, 100_000][queue.rng.usize(..5)],
+            read_max: [1, 3, 77, 5000, 100_000][env.rng.usize(..5)],
             count: 0,
             cancelled: false,
             got: Vec::new(),
@@ -148,7 +147,7 @@ impl Job {
 fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, Vec<u8>) {
     let stage = programs::stage();
     let mut path = String::new();
-    let mut shows = Vec::new();
+    let mut expected = Vec::new();
     match kind {
         Kinds::Cat | Kinds::Opener => {
             let names = ["empty", "small", "page", "large"];
@@ -156,7 +155,7 @@ fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, V
             let full = format!("data/{name}");
             let file = stage.into_iter().find(|(path, ..)| *path == full);
             if kind == Kinds::Cat {
-                shows = file.expect("it is there").2;
+                expected = file.expect("it is there").2;
             }
             let rooted = rng.u8(..4) == 0;
             path = if rooted { name.to_string() } else { full };
@@ -165,23 +164,23 @@ fn subject(rng: &mut Rng, kind: Kinds, id: u64, text: &mut String) -> (String, V
         Kinds::List => {
             path = "data/many".to_string();
             let names = stage.iter().filter_map(|(path, ..)| path.strip_prefix("data/many/"));
-            shows = names.flat_map(|name| format!("{name}\n").into_bytes()).collect();
+            expected = names.flat_map(|name| format!("{name}\n").into_bytes()).collect();
         }
         Kinds::Search => {
             path = "data/many".to_string();
             let files = stage.into_iter().filter(|(path, ..)| path.starts_with("data/many/"));
-            shows = files.flat_map(|(.., bytes)| bytes).collect();
+            expected = files.flat_map(|(.., bytes)| bytes).collect();
         }
         Kinds::Writer => path = format!("out/f{id}"),
-        Kinds::Sleeper | Kinds::Trap => shows = b"slept\n".to_vec(),
+        Kinds::Sleeper | Kinds::Trap => expected = b"slept\n".to_vec(),
         Kinds::Echo => {
             let length = [0, 10, 5000, 600_000][rng.usize(..4)];
-            shows = (0..length).map(|_| rng.u8(..)).collect();
+            expected = (0..length).map(|_| rng.u8(..)).collect();
         }
         Kinds::Spin | Kinds::Hog | Kinds::Flood => {}
     }
     writeln!(text, "arg {path}").expect("a string");
-    (path, shows)
+    (path, expected)
 }
 
 /// Draws a budget; CPU time is always limited, so that none takes long here. Also returns whether
@@ -222,11 +221,11 @@ fn budget(rng: &mut Rng, text: &mut String) -> (Budget, bool) {
 }
 
 /// Returns whether it has input, and the input in frames.
-fn input(rng: &mut Rng, kind: Kinds, shows: &[u8]) -> (bool, Vec<u8>) {
+fn input(rng: &mut Rng, kind: Kinds, expected: &[u8]) -> (bool, Vec<u8>) {
     let input = rng.u8(..5) == 0 || (kind == Kinds::Echo && rng.u8(..10) > 0);
     let mut fed = Vec::new();
     if input {
-        let data = if kind == Kinds::Echo { shows } else { b"that nobody hears" };
+        let data = if kind == Kinds::Echo { expected } else { b"that nobody hears" };
         let size = rng.usize(1..=40_000);
         data.chunks(size).for_each(|part| fed.extend(wire::storelet::encode_input(part)));
         if rng.u8(..4) > 0 || fed.ends_with(&[0; 4]) {

@@ -146,7 +146,7 @@ impl Environment {
             let pending = self.pending.remove(&id).expect("it was there");
             self.stop_using(&pending.op);
             let Some(key) = pending.key else { continue };
-            self.queue.remove(&key);
+            self.queue.remove(key);
             if self.rng.bool() {
                 let done = self.take_effect(&pending.op, pending.found);
                 self.drop_done(done);
@@ -157,11 +157,12 @@ impl Environment {
     /// Drops completions that were not delivered.
     fn end_reported(&mut self, host: Host) {
         let of = |event: &Event| event.id != OpId::UNREQUESTED && host_of(event.id) == host;
-        let notified = self.queue.iter().filter_map(|(key, happening)| {
-            matches!(happening, ScheduledEvent::Complete(event) if of(event)).then_some(*key)
-        });
-        for key in notified.collect::<Vec<_>>() {
-            if let Some(ScheduledEvent::Complete(event)) = self.queue.remove(&key) {
+        let is_of = |scheduled: &ScheduledEvent| match scheduled {
+            ScheduledEvent::Complete(event) => of(event),
+            _other => false,
+        };
+        for scheduled in self.queue.take_all(is_of) {
+            if let ScheduledEvent::Complete(event) = scheduled {
                 self.drop_done(event.done);
             }
         }

@@ -1,7 +1,8 @@
-//! Shared state of the world of storelets: time, randomness, and the event queue.
+//! Shared state of the world of storelets: time, randomness, faults and scheduled events.
 
 use super::canary::{self, Mistake};
 use super::params::Params;
+use crate::event_queue::{EventQueue, Key};
 use crate::trace::Trace;
 use base::Instant;
 use base::op::{Done, Envelope, Event, Op, OpId};
@@ -23,9 +24,9 @@ pub(super) enum ScheduledEvent {
     Stop,
 }
 
-/// The event queue and its environment.
+/// The environment of the nodes: time, randomness, faults and scheduled events.
 #[derive(Debug)]
-pub(super) struct EventQueue {
+pub(super) struct Environment {
     pub(super) now: Instant,
     pub(super) rng: Rng,
     pub(super) params: Params,
@@ -34,15 +35,14 @@ pub(super) struct EventQueue {
     pub(super) faults: u64,
     pub(super) mistake: Option<Mistake>,
     pub(super) occasions: u32,
-    queue: BTreeMap<(Instant, u64), ScheduledEvent>,
-    sequence: u64,
+    events: EventQueue<ScheduledEvent>,
     /// Arrival time of the last envelope of each pair.
     arrivals: BTreeMap<(usize, usize), Instant>,
 }
 
-impl EventQueue {
-    pub(super) fn new(params: &Params, trace: Trace, mistake: Option<Mistake>) -> EventQueue {
-        EventQueue {
+impl Environment {
+    pub(super) fn new(params: &Params, trace: Trace, mistake: Option<Mistake>) -> Environment {
+        Environment {
             now: Instant(1_000_000),
             rng: base::rng::seeded(params.seed ^ 0x0057_0e1e),
             params: params.clone(),
@@ -50,8 +50,7 @@ impl EventQueue {
             faults: 0,
             mistake,
             occasions: 0,
-            queue: BTreeMap::new(),
-            sequence: 0,
+            events: EventQueue::default(),
             arrivals: BTreeMap::new(),
         }
     }
@@ -66,28 +65,22 @@ impl EventQueue {
         Instant(self.now.0 + self.rng.u64(500..=most_us * 1000 + 1000))
     }
 
-    pub(super) fn at(&mut self, at: Instant, scheduled: ScheduledEvent) -> (Instant, u64) {
-        self.sequence += 1;
-        self.queue.insert((at, self.sequence), scheduled);
-        (at, self.sequence)
+    pub(super) fn schedule(&mut self, at: Instant, scheduled: ScheduledEvent) -> Key {
+        self.events.schedule(at, scheduled)
     }
 
-    pub(super) fn remove(&mut self, key: (Instant, u64)) {
-        self.queue.remove(&key);
+    pub(super) fn remove(&mut self, key: Key) {
+        self.events.remove(key);
     }
 
     /// Returns the time of the next event.
-    pub(super) fn next(&self) -> Option<Instant> {
-        self.queue.keys().next().map(|(at, _)| *at)
+    pub(super) fn next_time(&self) -> Option<Instant> {
+        self.events.next_time()
     }
 
     /// Takes an event that is due now.
-    pub(super) fn pop(&mut self) -> Option<ScheduledEvent> {
-        let (at, _) = *self.queue.keys().next()?;
-        if at > self.now {
-            return None;
-        }
-        self.queue.pop_first().map(|(_, scheduled)| scheduled)
+    pub(super) fn pop_due(&mut self) -> Option<ScheduledEvent> {
+        self.events.pop_due(self.now)
     }
 
     /// Sends an envelope between nodes at this time: it arrives later, after all earlier ones of
@@ -99,7 +92,7 @@ impl EventQueue {
             *last = (*last).max(Instant(sent.0 + span));
             let at = *last;
             let event = Event { id: OpId::UNREQUESTED, done: Done::Envelope(envelope) };
-            self.at(at, ScheduledEvent::Event(to, event));
+            self.schedule(at, ScheduledEvent::Event(to, event));
         }
     }
 
