@@ -120,6 +120,12 @@ pub(crate) struct Serve {
     #[serde(deserialize_with = "values::switch")]
     pub(crate) nfs_async: bool,
 
+    /// Register NFS with this host's portmapper (rpcbind), so that clients need no port numbers;
+    /// requires root
+    #[arg(long)]
+    #[serde(deserialize_with = "values::switch")]
+    pub(crate) nfs_portmapper: bool,
+
     /// Block cache of a volume, MiB, or with a unit [default: 256]
     #[arg(long, value_name = "MIB", value_parser = mebibytes::<usize>)]
     #[serde(deserialize_with = "values::mebibytes")]
@@ -329,6 +335,7 @@ impl Serve {
             nfs_squash: self.nfs_squash.or(file.nfs_squash),
             nfs_allow: either(self.nfs_allow, file.nfs_allow),
             nfs_async: self.nfs_async || file.nfs_async,
+            nfs_portmapper: self.nfs_portmapper || file.nfs_portmapper,
             cache: self.cache.or(file.cache),
             accept_loss: self.accept_loss || file.accept_loss,
             reactor: self.reactor.or(file.reactor),

@@ -2,6 +2,7 @@
 
 use crate::config::Serve;
 use crate::place::Bound;
+use crate::serve::nfs_port;
 use node::Protocol;
 use reactor::Address;
 use std::fmt;
@@ -64,7 +65,7 @@ impl fmt::Display for Greeting<'_> {
                         options("user")
                     )?;
                 }
-                (Protocol::Nfs, Address::Tcp(address)) => nfs(f, address)?,
+                (Protocol::Nfs, Address::Tcp(address)) => self.nfs(f, address)?,
                 (Protocol::Nfs, Address::Unix(path)) => {
                     writeln!(f, "nfs      unix:{}", path.display())?;
                 }
@@ -105,13 +106,18 @@ impl Greeting<'_> {
         writeln!(f, "         diodls -s {} -a {path}", reachable(address))?;
         writeln!(f, "         9p -a 'tcp!{host}!{port}' ls /")
     }
-}
 
-fn nfs(f: &mut fmt::Formatter<'_>, address: &SocketAddr) -> fmt::Result {
-    let (host, port) = (reachable(address).ip(), address.port());
-    writeln!(f, "nfs      {address}")?;
-    let options = format!("vers=3,tcp,port={port},mountport={port},nolock");
-    writeln!(f, "         sudo mount -t nfs -o {options} {host}:/ /mnt")
+    fn nfs(&self, f: &mut fmt::Formatter<'_>, address: &SocketAddr) -> fmt::Result {
+        let (host, port) = (reachable(address).ip(), address.port());
+        writeln!(f, "nfs      {address}")?;
+        let is_registered = self.serve.nfs_portmapper && nfs_port(self.bound) == Some(port);
+        let ports = match is_registered {
+            true => String::new(),
+            false => format!("port={port},mountport={port},"),
+        };
+        let options = format!("vers=3,tcp,{ports}nolock");
+        writeln!(f, "         sudo mount -t nfs -o {options} {host}:/ /mnt")
+    }
 }
 
 /// Returns the options of a mount. `access`: whether the kernel attaches separately for each user.

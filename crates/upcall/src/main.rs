@@ -20,6 +20,7 @@ mod log;
 mod mount;
 mod nfs;
 mod place;
+mod portmapper;
 mod progress;
 mod record;
 mod remote;

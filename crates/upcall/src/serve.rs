@@ -8,6 +8,7 @@ use crate::hosting::{self, Hosting};
 use crate::log;
 use crate::nfs;
 use crate::place::{self, Bound, TreeSource, What};
+use crate::portmapper::{Portmapper, Registration};
 use crate::record::{Recording, Sheet};
 use crate::replica::kept;
 use crate::rule::{self, Rule};
@@ -43,12 +44,14 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     reactor::hold_signals();
     log::start(serve)?;
     let files = files::budget(serve.connections_max)?;
+    let portmapper = portmapper(serve, &addresses)?;
     let rule = rule::choose(serve, &space, &addresses)?;
     rule.check(&space.root, &addresses)?;
     let settings = settings(serve);
     let mut world = World::new(form, &settings)
         .map_err(|error| format!("cannot start the {form_reason} reactor: {error}"))?;
     let (ports, bound) = listen(&mut world, (sockets, &own), &rule)?;
+    let registration = register(portmapper, &bound)?;
     // Only now: Unix sockets are created with the administrator's umask.
     reactor::clear_umask();
     let Space { root, entries, file } = space;
@@ -94,7 +97,40 @@ pub(crate) fn run(serve: &Serve) -> Result<ExitCode, String> {
     });
     service::ready(&path.display().to_string(), &bound);
     run_node(&mut node, &mut world, recording);
+    drop(registration);
     end(&node, (fronts, hosting, pool))
+}
+
+/// Opens the socket to the portmapper, with `--nfs-portmapper`.
+fn portmapper(serve: &Serve, addresses: &[Bound]) -> Result<Option<Portmapper>, String> {
+    if serve.nfs_portmapper && nfs_port(addresses).is_none() {
+        return Err(
+            "--nfs-portmapper registers NFS at an IPv4 address: give one by --nfs".to_string()
+        );
+    }
+    serve.nfs_portmapper.then(Portmapper::open).transpose()
+}
+
+/// Registers the first NFS address with the portmapper.
+fn register(
+    portmapper: Option<Portmapper>,
+    bound: &[Bound],
+) -> Result<Option<Registration>, String> {
+    let both = portmapper.zip(nfs_port(bound));
+    both.map(|(portmapper, port)| Registration::new(portmapper, port)).transpose()
+}
+
+/// Returns the port of the first NFS address that IPv4 clients reach: the portmapper's protocol has
+/// no others.
+pub(crate) fn nfs_port(addresses: &[Bound]) -> Option<u16> {
+    addresses.iter().find_map(|bound| match bound {
+        (Protocol::Nfs, Address::Tcp(address))
+            if address.is_ipv4() || address.ip().is_unspecified() =>
+        {
+            Some(address.port())
+        }
+        (Protocol::Nfs | Protocol::NineP | Protocol::Http, _) => None,
+    })
 }
 
 /// Ends the log and the other threads.
@@ -312,7 +348,7 @@ fn join(world: &mut World, entry: MountEntry) -> Result<Join, String> {
     let MountEntry { what, at, order, create, source_text, .. } = entry;
     let what = match what {
         MountSource::Path(path) => Joined::Path(path),
-        MountSource::Gone(outputs) => Joined::Gone(outputs),
+        MountSource::Gone(text) => Joined::Gone(text),
         MountSource::TreeSource(place) => Joined::Tree(open(world, place)?.0),
     };
     Ok(Join { what, at, order, create, source_text })
@@ -368,8 +404,8 @@ fn web(serve: &Serve) -> Result<Web, String> {
 }
 
 /// Returns the form of the reactor, and the reason of the choice.
-fn choose_form(outputs: Option<Form>) -> Result<(reactor::Form, String), String> {
-    match (outputs, reactor::probe()) {
+fn choose_form(requested: Option<Form>) -> Result<(reactor::Form, String), String> {
+    match (requested, reactor::probe()) {
         (Some(Form::Threads), _) => {
             Ok((reactor::Form::Threads, "threads, as requested".to_string()))
         }

@@ -8,6 +8,7 @@ pub mod fuse;
 pub mod http;
 pub mod nfs;
 pub mod ninep;
+pub mod portmap;
 pub mod rpc;
 pub mod storelet;
 pub mod subtree;

@@ -16,6 +16,7 @@
 //! | `nfs-kernel` | Linux, mounts by NFS | qemu, root |
 //! | `nfs-pjdfstest` | the same with pjdfstest | qemu, root |
 //! | `nfs-restart` | the same while the server is killed and started again | qemu, root |
+//! | `portmapper` | rpcinfo, libnfs: NFS without port numbers, in namespaces | root |
 //! | `cancel` | the same kernel, Ctrl-C in a hanging read | qemu, root, FUSE |
 //! | `diod` | diodls, diodcat, diodload | diod |
 //! | `client` | our own commands, also of diod: trees and 256 MiB out and in | diod, 1 GB of disk |
@@ -63,6 +64,7 @@ mod operators;
 mod packages;
 mod pjdfstest;
 mod plan9;
+mod portmapper;
 mod power;
 mod races;
 mod raw;
@@ -206,6 +208,10 @@ const SUITES: &[Suite] = &[
     .long(),
     suite("volume-nfs-restart", &[apt::VM], |report, kind| {
         ours(report, kind, |report, kind| restart::run(report, kind, On::Volume))
+    })
+    .privileged(),
+    suite("portmapper", &[apt::PORTMAPPER, apt::NET], |report, kind| {
+        ours(report, kind, portmapper::run)
     })
     .privileged(),
     suite("oldest", &[apt::VM], oldest::run),
