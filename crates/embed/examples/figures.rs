@@ -39,7 +39,7 @@ fn fill(local: &Local, tree: Tree) -> Result<(), Error> {
         tree.put_all(&soon, entries)?;
     }
     local.sync()?;
-    say("keys loaded in order, 1000 a transaction", KEYS, start);
+    print_rate("keys loaded in order, 1000 a transaction", KEYS, start);
     Ok(())
 }
 
@@ -55,7 +55,7 @@ fn gets(local: &Local, tree: Tree) -> Result<(), Error> {
             }
             count += 10_000;
         }
-        say(&format!("random gets of 100 bytes in memory, {round} round"), count, start);
+        print_rate(&format!("random gets of 100 bytes in memory, {round} round"), count, start);
     }
     let (start, mut count) = (Instant::now(), 0);
     while start.elapsed() < SPAN {
@@ -64,7 +64,7 @@ fn gets(local: &Local, tree: Tree) -> Result<(), Error> {
         }
         count += 10_000;
     }
-    say("the same, each value copied", count, start);
+    print_rate("the same, each value copied", count, start);
     Ok(())
 }
 
@@ -75,9 +75,9 @@ fn commits(local: &Local, tree: Tree, keys: u64) -> Result<(), Error> {
         tree.put_all(local, entries)?;
         count += 1;
     }
-    say(&format!("durable commits of {keys} random keys"), count, start);
+    print_rate(&format!("durable commits of {keys} random keys"), count, start);
     if keys > 1 {
-        say("... so many keys", count * keys, start);
+        print_rate("... so many keys", count * keys, start);
     }
     Ok(())
 }
@@ -98,7 +98,7 @@ fn across(path: &Path, options: &Options, tree: Tree) -> Result<(), Error> {
                 let all: Vec<_> = (0..threads).map(each).collect();
                 all.into_iter().map(|thread| thread.join().expect("it asserts nothing")).sum()
             });
-            say(&format!("{what}, {threads} threads across the queue"), count, start);
+            print_rate(&format!("{what}, {threads} threads across the queue"), count, start);
         }
     }
     volume.close()
@@ -119,7 +119,7 @@ fn one_client(volume: &Volume, tree: Tree, thread: u64, write: bool) -> u64 {
     count
 }
 
-fn say(what: &str, count: u64, start: Instant) {
+fn print_rate(what: &str, count: u64, start: Instant) {
     let rate = count as f64 / start.elapsed().as_secs_f64();
     println!("{rate:>12.0} /s  {what}");
 }

@@ -318,7 +318,7 @@ impl Automaton for Session {
                 self.take_messages(out)
             }
             (State::New | State::Ready(_), Input::Sent(bytes)) => {
-                assert!(bytes <= self.unsent, "no more is sent than was said");
+                assert!(bytes <= self.unsent, "more bytes sent than given to the world");
                 self.unsent -= bytes;
                 self.take_messages(out)
             }
@@ -337,7 +337,7 @@ impl Automaton for Session {
                 State::Closing
             }
             (state @ (State::Parting(_) | State::Closing), Input::Sent(bytes)) => {
-                assert!(bytes <= self.unsent, "no more is sent than was said");
+                assert!(bytes <= self.unsent, "more bytes sent than given to the world");
                 self.unsent -= bytes;
                 state
             }
@@ -588,7 +588,7 @@ impl Session {
         if state == State::New {
             self.msize = self.export.limits.msize;
         }
-        self.say(call::encode(tag, &Rmessage::Version { msize: self.msize, version: name }), out);
+        self.send(call::encode(tag, &Rmessage::Version { msize: self.msize, version: name }), out);
         state
     }
 
@@ -602,7 +602,7 @@ impl Session {
         let Some(&id) = self.tags.get(&oldtag) else {
             let parked = self.parked.remove(oldtag);
             parked.iter().for_each(|message| self.drop_parked(message, out));
-            self.say(call::encode(tag, &Rmessage::Flush {}), out);
+            self.send(call::encode(tag, &Rmessage::Flush {}), out);
             return Ok(self.state);
         };
         let call = &mut self.calls[id.0 as usize];
@@ -617,7 +617,7 @@ impl Session {
             self.outstanding -= call.bytes;
             self.given_up += call.bytes;
             mem::replace(&mut call.awaits, Await::GivenUp).end(&mut self.fids, out);
-            self.say(call::encode(tag, &Rmessage::Flush {}), out);
+            self.send(call::encode(tag, &Rmessage::Flush {}), out);
         } else {
             if call.flushes.len() >= FLUSHES_MAX {
                 return Err("a tag was flushed too often");
@@ -706,7 +706,7 @@ impl Session {
         out: &mut Vec<Output>,
     ) {
         let mut parts = message.into_iter();
-        parts.next().into_iter().for_each(|head| self.say(head, out));
+        parts.next().into_iter().for_each(|head| self.send(head, out));
         parts.for_each(|piece| self.send_piece(piece, out));
         if let Some(call) = call {
             self.answer_flushes(&call.flushes, out);
@@ -715,7 +715,7 @@ impl Session {
 
     fn answer_flushes(&mut self, tags: &[u16], out: &mut Vec<Output>) {
         for tag in tags {
-            self.say(call::encode(*tag, &Rmessage::Flush {}), out);
+            self.send(call::encode(*tag, &Rmessage::Flush {}), out);
         }
     }
 
@@ -734,7 +734,7 @@ impl Session {
     }
 
     /// Sends a message, or its beginning.
-    fn say(&mut self, message: Buf, out: &mut Vec<Output>) {
+    fn send(&mut self, message: Buf, out: &mut Vec<Output>) {
         out.push(Output::Replied(message[TYPE]));
         self.send_piece(message, out);
     }

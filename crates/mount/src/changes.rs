@@ -33,7 +33,7 @@ const LINE_MAX: usize = 64 << 10;
 /// Kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    /// An entry of a directory: the name, or any one if it is not told.
+    /// An entry of a directory: the name, or any one if it is unknown.
     Entry,
     /// The contents of a file.
     Contents,
@@ -162,7 +162,7 @@ impl Changes {
         Mark { number, generation }
     }
 
-    /// Records that the server has said something.
+    /// Records a reply of the server.
     pub(crate) fn hear(&self, now: Instant) {
         lock(&self.0).received = Some(now);
     }

@@ -153,7 +153,7 @@ fn by_helper(dir: &Path, source: &str, options: &Options, max_read: u32) -> Resu
         .map_err(failed)?;
     let status = child.wait().map_err(failed)?;
     if !status.success() {
-        // It has said why.
+        // It has reported the cause.
         return Err(failed(std::io::Error::other(format!("{HELPER} failed"))));
     }
     received(&ours).map_err(failed)

@@ -209,7 +209,7 @@ impl Durability {
         self.losses
     }
 
-    /// Records that a thread was not told after all.
+    /// Records that the report did not reach a thread after all.
     pub(crate) fn unreported(&mut self, thread: u32) {
         if let Some(loss) = &mut self.last {
             loss.changers.known.insert(thread);

@@ -193,7 +193,7 @@ impl Session {
     /// Performs a request, or leaves it to others.
     fn take(self: &Arc<Session>, message: &[u8]) -> After {
         let Ok((header, request)) = fuse::decode(message) else {
-            // Nothing can be said about a message without a header.
+            // A message without a header has no reply.
             if let Some(unique) = message.get(8..16) {
                 let unique = u64::from_ne_bytes(unique.try_into().expect("eight bytes"));
                 self.refuse(unique, errno::EINVAL);

@@ -264,7 +264,7 @@ impl Change {
                 let point = known.ok_or(Error::NotFound)?;
                 let rest = parted(&point, source_text.as_ref())?;
                 self.expect_none_stranded(&point, &rest, table, hidden)?;
-                let line = table.say(&self.requested, point.key, false, needs);
+                let line = table.record(&self.requested, point.key, false, needs);
                 match rest.is_empty() {
                     true => table.remove(point.key, line),
                     false => table.set(point.with(rest), line),
@@ -344,7 +344,7 @@ impl Change {
     ) {
         let own = point.members.iter().any(|member| member.what.is_none());
         let alone = order == Order::Replace || !own;
-        let line = table.say(&self.requested, point.key, alone, needs);
+        let line = table.record(&self.requested, point.key, alone, needs);
         members.iter_mut().for_each(|member| member.line = Some(line));
         table.set(point.with(ordered(order, &point.members, members)), line);
     }

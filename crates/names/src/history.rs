@@ -75,7 +75,7 @@ impl History {
 
     /// Records a change of a mount point, which keeps its own contents or is `alone`; its paths led
     /// through these joins.
-    pub(crate) fn say(
+    pub(crate) fn record(
         &mut self,
         requested: &NamespaceChange,
         key: Key,

@@ -242,14 +242,14 @@ impl Table {
     }
 
     /// Records a command about a mount point before the change; returns the number of the line.
-    pub(crate) fn say(
+    pub(crate) fn record(
         &mut self,
         requested: &NamespaceChange,
         key: Key,
         alone: bool,
         needs: Vec<Number>,
     ) -> Number {
-        self.source_text.say(requested, key, alone, needs)
+        self.source_text.record(requested, key, alone, needs)
     }
 
     /// Sets or replaces a mount point, on behalf of a line.

@@ -516,7 +516,7 @@ mod tests {
         assert!(!books.room(1, ONE).is_first && books.room(1, ONE).spare == 0);
         books.set_waiting(2, true, 0);
         books.set_waiting(1, true, 0);
-        assert_eq!(books.deadline(), Some(Instant(0)), "it is told");
+        assert_eq!(books.deadline(), Some(Instant(0)), "reported at once");
         assert!(books.room(2, ONE).is_first && !books.room(1, ONE).is_first);
         assert_eq!(books.feed(), [2, 1]);
         books.end_turn(at(0));

@@ -365,7 +365,10 @@ impl Node {
     /// Asserts that the state of a turn is empty.
     fn check_turn(&self) {
         let Scratch { connections, names, trees } = &self.scratch;
-        assert!(connections.is_empty() && names.is_empty() && trees.is_empty(), "all was heard");
+        assert!(
+            connections.is_empty() && names.is_empty() && trees.is_empty(),
+            "unprocessed changes at the end of a turn"
+        );
         assert!(self.busy.is_empty(), "each connection has asked for what it needs");
         assert!(self.news.len() <= NEWS_MAX, "few news wait");
         for (_, survey) in &self.surveys {

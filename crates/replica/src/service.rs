@@ -441,7 +441,7 @@ impl<D: DataType> Replica<D> {
         let forgets = !self.forgettable.1 && !self.origins.is_pinned();
         lags || self.places
             || self.waiting.has_ready()
-            || self.waiting.has_sayable()
+            || self.waiting.has_durable()
             || self.order.lags()
             || forgets
     }
@@ -673,8 +673,8 @@ impl<D: DataType> Replica<D> {
                 out.push(Output::Members(membership));
             }
         }
-        self.waiting.let_say(record);
-        self.waiting.say(&mut self.meter, out);
+        self.waiting.allow_send(record);
+        self.waiting.send_durable(&mut self.meter, out);
         self.become_member(out);
         self.advance(out);
         if urgent {
@@ -755,7 +755,7 @@ impl<D: DataType> Automaton for Replica<D> {
                 out.push(Output::Refuse(ticket, refusal));
             }
         }
-        self.waiting.say(&mut self.meter, out);
+        self.waiting.send_durable(&mut self.meter, out);
         self.waiting.unblock(self.origins.done());
         self.serve(out);
         self.order.keep_up(&mut self.meter);

@@ -96,7 +96,7 @@ impl Channels {
     }
 
     /// Sends a message.
-    pub(crate) fn say(&mut self, to: usize, message: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, to: usize, message: &[u8]) -> io::Result<()> {
         let channel = self.channels[to].as_mut().expect("nobody talks to itself");
         let length = u32::try_from(message.len()).expect("a message is shorter");
         channel.outgoing.extend_from_slice(&length.to_le_bytes());

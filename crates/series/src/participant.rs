@@ -142,7 +142,7 @@ impl<A: Actor> Participant<'_, A> {
                 at = Instant::now();
                 // Counted first: the last reply may end the run.
                 self.count(about, bytes.len());
-                self.channels.say(*to, &bytes)?;
+                self.channels.send(*to, &bytes)?;
             }
         }
         Ok(Done { outcome, applied, at })

@@ -406,7 +406,10 @@ impl OpSession {
             "questions are in their order"
         );
         let first = self.requested.front();
-        assert!(first.is_none_or(|(_, line)| line.is_none()), "what can be read is said");
+        assert!(
+            first.is_none_or(|(_, line)| line.is_none()),
+            "a complete reply at the front is written"
+        );
         assert!(self.scanned <= self.input.len());
         assert!(self.end.is_none_or(|end| end == self.scanned), "nobody looks behind a line");
     }

@@ -195,7 +195,7 @@ impl Hosted {
         match most.map(|most| most.as_secs_f64()) {
             None => format!(
                 "this replica is no member any more, so replica {id} says: when 'upcall replica \
-                 remove' has said so too, its file is not needed"
+                 remove' reports it too, its file is not needed"
             ),
             Some(seconds) => format!(
                 "this replica is no member any more, so replica {id} says: an administrator has \

@@ -275,7 +275,7 @@ fn compare(layout: &Layout, used: &[u64], live: &[u64], checked: &mut Checked) {
         unused.0 += u64::from(lost.count_ones());
     }
     let mapped = !checked.findings.iter().any(|finding| matches!(finding, Finding::Page(..)));
-    // Blocks below a damaged page are unknown, so nothing can be said about the rest.
+    // Blocks below a damaged page are unknown, so the rest is not checked.
     if unused.0 > 0 && mapped {
         checked.findings.push(Finding::Unused(unused.0, unused.1));
     }

@@ -93,7 +93,7 @@ impl Failures {
     /// Asserts all invariants.
     pub(crate) fn check(&self) {
         assert!(self.reports.len() <= REPORTS_MAX, "few reports wait");
-        assert!(self.kinds.len() <= KINDS_MAX, "few kinds are told apart");
+        assert!(self.kinds.len() <= KINDS_MAX, "more kinds of failures than there are");
         assert!(self.kinds.values().sum::<u64>() <= self.count, "each kind is counted");
     }
 

@@ -443,7 +443,7 @@ impl Domain {
         }
         match stream {
             Stream::Output if !pipe.is_last(stage) => pipe.pass_on(stage, bytes, out),
-            Stream::Output | Stream::Error => self.streams.say(stage, stream, bytes, out),
+            Stream::Output | Stream::Error => self.streams.append(stage, stream, bytes, out),
         }
     }
 

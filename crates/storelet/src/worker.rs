@@ -254,7 +254,7 @@ impl Worker {
         let Some(domain) = self.domains.get_mut(&id) else { return };
         let old = domain.emitted_since.is_some_and(|since| since + OUTPUT_TIME <= now);
         if old || domain.output_bytes >= OUTPUT_BYTES || domain.execution.is_talking() {
-            domain.say(id, out);
+            domain.emit(id, out);
         }
     }
 
@@ -455,7 +455,7 @@ impl Worker {
             assert_eq!(domain.alarm, Some(at), "a storelet knows its alarm");
             domain.alarm = None;
             if domain.emitted_since.is_some_and(|since| since + OUTPUT_TIME <= now) {
-                domain.say(id, out);
+                domain.emit(id, out);
             }
             let input = match domain.until <= now {
                 true => execution::Input::Kill(Reason::Time),

@@ -85,7 +85,7 @@ fn covered(lines: &[(usize, Line)]) -> Option<usize> {
 }
 
 /// Checks that no volume is mounted twice, as only one tree can open it; volumes that do not exist
-/// yet are told apart by their paths.
+/// yet are distinguished by their paths.
 fn once(dir: Option<&Path>, lines: &[(usize, Line)]) -> Result<(), (usize, String)> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     let served = dir.map(|dir| (real(dir), ("the command line".to_string(), "/".to_string())));

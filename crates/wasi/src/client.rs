@@ -35,7 +35,7 @@ impl Client {
     }
 
     /// Writes output; waits only if there is no room for it.
-    pub(crate) async fn say(&self, stream: Stream, bytes: Vec<u8>) -> Result<(), Stop> {
+    pub(crate) async fn write_stream(&self, stream: Stream, bytes: Vec<u8>) -> Result<(), Stop> {
         self.must_go_on()?;
         let roomy = {
             let state = &mut *self.channel.state();

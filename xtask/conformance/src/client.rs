@@ -41,7 +41,7 @@ fn run_with(report: &mut Report, kind: Kind) -> Result<()> {
         report.case(&case("get_tree"), || with.got(&dir, &here));
         report.case(&case("put_tree"), || with.put(&dir));
         report.case(&case("rm_tree"), || {
-            with.say("rm", &["-r", "/sent"])?;
+            with.send("rm", &["-r", "/sent"])?;
             ensure!(!dir.join("sent").exists(), "it is still there");
             Ok(String::new())
         });
@@ -101,15 +101,15 @@ impl Commands<'_> {
         command
     }
 
-    fn say(&self, name: &str, words: &[&str]) -> Result<String> {
+    fn send(&self, name: &str, words: &[&str]) -> Result<String> {
         sh::read(&mut self.command(name, words))
     }
 
     fn listed(&self) -> Result<String> {
-        let all = self.say("ls", &["-R", "/tree"])?;
+        let all = self.send("ls", &["-R", "/tree"])?;
         let count = all.lines().filter(|line| line.contains("/file-")).count();
         ensure!(count == DIRS * FILES, "{count} files");
-        let long = self.say("ls", &["-l", "/tree/dir-7/inner"])?;
+        let long = self.send("ls", &["-l", "/tree/dir-7/inner"])?;
         let sizes: Vec<_> =
             long.lines().filter_map(|line| line.split_whitespace().nth(4)).collect();
         ensure!(sizes.contains(&(97 * 99).to_string().as_str()), "{}", sh::tail(&long, 300));
@@ -125,7 +125,8 @@ impl Commands<'_> {
         let mut printed = String::new();
         for tree in self.trees() {
             let to = here.join(format!("{tree}-{}", self.protocol));
-            printed += &self.say("get", &["-r", &format!("/{tree}"), &to.display().to_string()])?;
+            printed +=
+                &self.send("get", &["-r", &format!("/{tree}"), &to.display().to_string()])?;
             same(&dir.join(tree), &to)?;
         }
         Ok(printed.lines().next().unwrap_or_default().to_owned())
@@ -133,19 +134,19 @@ impl Commands<'_> {
 
     fn put(&self, dir: &Path) -> Result<String> {
         let mut printed = String::new();
-        self.say("mkdir", &["-p", "/sent"])?;
+        self.send("mkdir", &["-p", "/sent"])?;
         for tree in self.trees() {
             let (from, to) = (dir.join(tree), format!("/sent/{tree}"));
-            printed += &self.say("put", &["-r", &from.display().to_string(), &to])?;
+            printed += &self.send("put", &["-r", &from.display().to_string(), &to])?;
             same(&from, &dir.join("sent").join(tree))?;
         }
         Ok(printed.lines().next().unwrap_or_default().to_owned())
     }
 
     fn put_large(&self, dir: &Path) -> Result<String> {
-        let printed = self.say("put", &[&dir.join("big").display().to_string(), "/copy"])?;
+        let printed = self.send("put", &[&dir.join("big").display().to_string(), "/copy"])?;
         sh::read(sh::cmd("cmp", &[dir.join("big"), dir.join("copy")]).current_dir(dir))?;
-        self.say("rm", &["/copy"])?;
+        self.send("rm", &["/copy"])?;
         Ok(printed.trim().to_owned())
     }
 

@@ -45,7 +45,10 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     report.case("diod/diodcat_refused", || {
         let output = tool(&server, "diodcat")?.arg("nowhere").output()?;
         let printed = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        ensure!(!output.status.success() && printed.contains("No such file"), "said {printed:?}");
+        ensure!(
+            !output.status.success() && printed.contains("No such file"),
+            "printed {printed:?}"
+        );
         Ok(printed)
     });
     if kind != Kind::Diod {

@@ -114,7 +114,7 @@ fn judge(
         ensure!(put.status < 300, "PUT: {}", put.head);
         let put = put.field("ETag").context("a PUT gives a tag")?.to_string();
         let get = ask(&mut raw, "GET", path, "", "")?;
-        ensure!(get.field("ETag") == Some(&*put), "{put} was told, and then {:?}", get.head);
+        ensure!(get.field("ETag") == Some(&*put), "PUT returned {put}, and then {:?}", get.head);
         *tag.lock().expect("no racer panics") = Some(put);
         begin.wait();
         end.wait();

@@ -291,12 +291,7 @@ fn judge(house: &House, acked: &[Vec<Acked>]) -> Result<String> {
     for ack in acked.iter().flatten() {
         let at = place.remove(&ack.record).with_context(|| format!("{} is lost", ack.record))?;
         let right = at == ack.answer;
-        ensure!(
-            right || !ack.is_final,
-            "{} is at {at}, was said to be at {}",
-            ack.record,
-            ack.answer
-        );
+        ensure!(right || !ack.is_final, "{} is at {at}, expected at {}", ack.record, ack.answer);
         ensure!(ack.is_final || !ack.strict, "{} was strict", ack.record);
         strict += u64::from(ack.strict);
         moved += u64::from(!right);

@@ -25,7 +25,7 @@ pub(crate) fn run(words: &[&str], core: Option<usize>) -> Result<Value> {
         let printed = String::from_utf8_lossy(&output.stderr);
         bail!("upcall load {}: {}", words.join(" "), sh::tail(&printed, 600));
     }
-    serde_json::from_slice(&output.stdout).context("what upcall load said")
+    serde_json::from_slice(&output.stdout).context("output of upcall load")
 }
 
 /// Returns a number of the output; NaN if missing.

@@ -43,7 +43,7 @@ impl Mounted {
         Ok(mounted)
     }
 
-    /// Returns what the process has said, after its end.
+    /// Returns the output of the process, after its end.
     fn printed(&mut self) -> Result<String> {
         let mut printed = String::new();
         if let Some(mut errors) = self.child.stderr.take() {
@@ -83,7 +83,7 @@ impl Mounted {
         let mut lines = BufReader::new(errors).lines();
         let refusal =
             lines.find(|line| line.as_ref().is_ok_and(|line| line.contains("cannot unmount")));
-        refusal.context("it has said nothing")??;
+        refusal.context("it printed nothing")??;
         ensure!(self.child.try_wait()?.is_none(), "it ended while it was in use");
         self.signal()?;
         ensure!(self.child.wait()?.success(), "it failed");

@@ -126,14 +126,13 @@ impl Job {
         let late = watchdog.stop();
         let status = child.wait()?;
         if late {
-            bail!("the guest did not end in {:?}; it said: {}", self.limit, sh::tail(&text, 1500));
+            bail!("the guest did not end in {:?}; output: {}", self.limit, sh::tail(&text, 1500));
         }
         if !text.contains("@booted") {
             let complaints = std::fs::read_to_string(&complaints)?;
             let printed = sh::tail(&text, 1500);
-            let why = format!(
-                "the guest did not boot; it said: {printed}; QEMU ({status}): {complaints}"
-            );
+            let why =
+                format!("the guest did not boot; output: {printed}; QEMU ({status}): {complaints}");
             return Ok(Err(why));
         }
         Ok(Ok(text))
@@ -161,7 +160,7 @@ pub fn enter(report: &mut Report, suite: &str, text: &str, expected: &[&str]) {
         missing.remove(name);
         report.line(&format!("{suite}/{name}"), outcome, seconds);
     }
-    let mut last = format!("no verdict; the last that was said: {}", sh::tail(text, 600));
+    let mut last = format!("no verdict; last output: {}", sh::tail(text, 600));
     for name in missing {
         let why = std::mem::replace(&mut last, "no verdict".into());
         report.line(&format!("{suite}/{name}"), Err(why), 0.0);

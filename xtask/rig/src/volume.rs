@@ -38,7 +38,7 @@ pub fn copy_out(file: &Path, dir: &Path) -> Result<String> {
 pub fn check(file: &Path) -> Result<String> {
     let printed = run(&["check"], &[file])?;
     let last = printed.lines().last().unwrap_or("").to_owned();
-    ensure!(last == "nothing is wrong", "said {last:?}");
+    ensure!(last == "nothing is wrong", "printed {last:?}");
     Ok(last)
 }
 

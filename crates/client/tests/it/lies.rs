@@ -1,6 +1,6 @@
 //! One test for each protocol violation of a server.
 
-use crate::server::{connect, except, say, serve};
+use crate::server::{connect, encode, except, serve};
 use std::sync::Arc;
 use upcall_client::{Client, Error};
 use wire::ninep::{Data, Qid, Rmessage, Tmessage, put_dirent, readdir_header};
@@ -37,12 +37,12 @@ fn entries(tag: u16, entries: &[u8]) -> Vec<u8> {
 #[test]
 fn a_tag_that_nothing_was_asked_with() {
     let lie = |tag: u16, message: &Tmessage<'_>| {
-        let other = say(tag.wrapping_add(77), &Rmessage::Clunk {});
+        let other = encode(tag.wrapping_add(77), &Rmessage::Clunk {});
         matches!(message, Tmessage::Getattr { .. }).then_some(other)
     };
     reported(lie, LOOK, "unused tag");
     let twice = |tag: u16, message: &Tmessage<'_>| {
-        let reply = say(tag, &Rmessage::Lopen { qid: Qid::default(), iounit: 0 });
+        let reply = encode(tag, &Rmessage::Lopen { qid: Qid::default(), iounit: 0 });
         matches!(message, Tmessage::Lopen { .. }).then(|| [reply.clone(), reply].concat())
     };
     reported(twice, READ, "");
@@ -51,7 +51,7 @@ fn a_tag_that_nothing_was_asked_with() {
 #[test]
 fn a_reply_of_another_type() {
     let lie = |tag: u16, message: &Tmessage<'_>| {
-        matches!(message, Tmessage::Getattr { .. }).then(|| say(tag, &Rmessage::Clunk {}))
+        matches!(message, Tmessage::Getattr { .. }).then(|| encode(tag, &Rmessage::Clunk {}))
     };
     reported(lie, LOOK, "a reply of type 121, where 25 is due");
 }
@@ -60,7 +60,7 @@ fn a_reply_of_another_type() {
 fn sizes_that_no_message_has() {
     for size in [0u32, 6, 1 << 30, u32::MAX] {
         let lie = move |tag: u16, message: &Tmessage<'_>| {
-            let mut reply = say(tag, &Rmessage::Clunk {});
+            let mut reply = encode(tag, &Rmessage::Clunk {});
             reply[..4].copy_from_slice(&size.to_le_bytes());
             matches!(message, Tmessage::Getattr { .. }).then_some(reply)
         };
@@ -73,13 +73,13 @@ fn more_data_than_was_asked_for_or_another_count() {
     let more = |tag: u16, message: &Tmessage<'_>| match message {
         Tmessage::Read { count, .. } => {
             let data = vec![0; *count as usize + 1];
-            Some(say(tag, &Rmessage::Read { data: Data(&data) }))
+            Some(encode(tag, &Rmessage::Read { data: Data(&data) }))
         }
         _ => None,
     };
     reported(more, READ, "in reply to a");
     let count = |tag: u16, message: &Tmessage<'_>| {
-        let mut reply = say(tag, &Rmessage::Read { data: Data(b"abc") });
+        let mut reply = encode(tag, &Rmessage::Read { data: Data(b"abc") });
         reply[7] = 200;
         matches!(message, Tmessage::Read { .. }).then_some(reply)
     };
@@ -90,7 +90,7 @@ fn more_data_than_was_asked_for_or_another_count() {
 fn more_or_less_written_than_can_be() {
     for (wrong, reason) in [(1001, "1001 bytes written"), (0, "writes nothing")] {
         let lie = move |tag: u16, message: &Tmessage<'_>| {
-            let reply = say(tag, &Rmessage::Write { count: wrong });
+            let reply = encode(tag, &Rmessage::Write { count: wrong });
             matches!(message, Tmessage::Write { .. }).then_some(reply)
         };
         reported(lie, WRITE, reason);
@@ -101,7 +101,7 @@ fn more_or_less_written_than_can_be() {
 fn a_walk_that_goes_further_than_it_was_sent() {
     let lie = |tag: u16, message: &Tmessage<'_>| {
         let qids = [Qid::default(); 5].into_iter().collect();
-        matches!(message, Tmessage::Walk { .. }).then(|| say(tag, &Rmessage::Walk { qids }))
+        matches!(message, Tmessage::Walk { .. }).then(|| encode(tag, &Rmessage::Walk { qids }))
     };
     reported(lie, LOOK, "a walk of 5 names");
 }
@@ -136,7 +136,7 @@ fn versions_that_nobody_asked_for() {
         (8192, b"9P3000", "9P3000"),
     ] {
         let lie = move |tag: u16, message: &Tmessage<'_>| {
-            let reply = say(tag, &Rmessage::Version { msize, version });
+            let reply = encode(tag, &Rmessage::Version { msize, version });
             matches!(message, Tmessage::Version { .. }).then_some(reply)
         };
         reported(lie, LOOK, reason);
@@ -150,10 +150,10 @@ fn links_that_go_round_in_circles() {
             Tmessage::Walk { names, .. } => {
                 let link = Qid { kind: Qid::SYMLINK, ..Qid::default() };
                 let qids = names.as_slice().iter().map(|_| link).take(1).collect();
-                Some(say(tag, &Rmessage::Walk { qids }))
+                Some(encode(tag, &Rmessage::Walk { qids }))
             }
             Tmessage::Readlink { .. } => {
-                Some(say(tag, &Rmessage::Readlink { target: b"../file/../file" }))
+                Some(encode(tag, &Rmessage::Readlink { target: b"../file/../file" }))
             }
             _ => None,
         })

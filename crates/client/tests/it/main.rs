@@ -8,7 +8,7 @@ mod lies;
 mod mutated;
 mod server;
 
-use server::{HANG_UP, connect, connect_within, contents, except, honest, say, serve};
+use server::{HANG_UP, connect, connect_within, contents, encode, except, honest, serve};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -53,16 +53,16 @@ fn many_threads_share_one_connection() {
 #[test]
 fn servers_that_know_only_9p2000_are_spoken_to_in_it() {
     let answers: [fn(u16) -> Vec<u8>; 4] = [
-        |tag| say(tag, &Rmessage::Version { msize: 8192, version: b"unknown" }),
-        |tag| say(tag, &Rmessage::Version { msize: 8192, version: b"9P2000.u" }),
-        |tag| say(tag, &Rmessage::Error { ename: b"what?" }),
+        |tag| encode(tag, &Rmessage::Version { msize: 8192, version: b"unknown" }),
+        |tag| encode(tag, &Rmessage::Version { msize: 8192, version: b"9P2000.u" }),
+        |tag| encode(tag, &Rmessage::Error { ename: b"what?" }),
         |_| HANG_UP.to_vec(),
     ];
     for answer in answers {
         let address = serve(move || {
             except(move |tag, message| match message {
                 Tmessage::Version { version: b"9P2000", .. } => {
-                    Some(say(tag, &Rmessage::Version { msize: 8192, version: b"9P2000" }))
+                    Some(encode(tag, &Rmessage::Version { msize: 8192, version: b"9P2000" }))
                 }
                 Tmessage::Version { .. } => Some(answer(tag)),
                 _ => None,
@@ -75,7 +75,7 @@ fn servers_that_know_only_9p2000_are_spoken_to_in_it() {
     let address = serve(|| {
         except(|tag, message| match message {
             Tmessage::Version { .. } => {
-                Some(say(tag, &Rmessage::Version { msize: 512, version: b"9P2000" }))
+                Some(encode(tag, &Rmessage::Version { msize: 512, version: b"9P2000" }))
             }
             _ => None,
         })
@@ -127,7 +127,7 @@ fn a_cancelled_request_is_flushed_and_the_connection_stays_usable() {
             Tmessage::Read { offset: 0, .. } => Some(Vec::new()),
             Tmessage::Flush { oldtag } => {
                 flushes.send(*oldtag).unwrap();
-                Some(say(tag, &Rmessage::Flush {}))
+                Some(encode(tag, &Rmessage::Flush {}))
             }
             _ => None,
         })
@@ -159,7 +159,7 @@ fn short_reads_and_short_writes_are_completed() {
                     let start = (*offset as usize).min(all.len());
                     let count = (*count as usize).min(1 + (turn * 7919 % 200_000) as usize);
                     let end = (start + count).min(all.len());
-                    Some(say(tag, &Rmessage::Read { data: Data(&all[start..end]) }))
+                    Some(encode(tag, &Rmessage::Read { data: Data(&all[start..end]) }))
                 }
                 _ => None,
             }
@@ -175,7 +175,7 @@ fn short_reads_and_short_writes_are_completed() {
                 Tmessage::Write { offset, data, .. } => {
                     let count = data.0.len().min(1 + (turn * 7919 % 300_000) as usize);
                     pieces.send((*offset, data.0[..count].to_vec())).unwrap();
-                    Some(say(tag, &Rmessage::Write { count: count as u32 }))
+                    Some(encode(tag, &Rmessage::Write { count: count as u32 }))
                 }
                 _ => None,
             }

@@ -46,7 +46,7 @@ fn exchange(mut stream: TcpStream, script: &mut Script) -> std::io::Result<()> {
 /// Reply of a script that closes the connection.
 pub(crate) const HANG_UP: &[u8] = b"hang up";
 
-pub(crate) fn say(tag: u16, message: &Rmessage<'_>) -> Vec<u8> {
+pub(crate) fn encode(tag: u16, message: &Rmessage<'_>) -> Vec<u8> {
     let mut bytes = Vec::new();
     message.encode(tag, &mut bytes);
     bytes
@@ -55,8 +55,8 @@ pub(crate) fn say(tag: u16, message: &Rmessage<'_>) -> Vec<u8> {
 fn refuse(tag: u16, plan9: bool, ecode: u32) -> Vec<u8> {
     let ename = b"file does not exist";
     match plan9 {
-        true => say(tag, &Rmessage::Error { ename }),
-        false => say(tag, &Rmessage::Lerror { ecode }),
+        true => encode(tag, &Rmessage::Error { ename }),
+        false => encode(tag, &Rmessage::Lerror { ecode }),
     }
 }
 
@@ -87,17 +87,17 @@ fn truth(tag: u16, message: &Tmessage<'_>, plan9: bool, at_file: &AtFile) -> Opt
     let qid = |file: bool| Qid { kind: if file { 0 } else { Qid::DIR }, version: 0, path: 1 };
     let is_file = |fid: &u32| at_file.get(fid).copied().unwrap_or(false);
     if let Tmessage::Version { msize, version } = message {
-        return Some(say(tag, &Rmessage::Version { msize: *msize, version }));
+        return Some(encode(tag, &Rmessage::Version { msize: *msize, version }));
     }
     if let Tmessage::Attach { .. } = message {
-        return Some(say(tag, &Rmessage::Attach { qid: qid(false) }));
+        return Some(encode(tag, &Rmessage::Attach { qid: qid(false) }));
     }
     if let Tmessage::Walk { names, newfid, .. } = message {
         let qids = names.as_slice().iter().map(|_| qid(is_file(newfid))).collect();
-        return Some(say(tag, &Rmessage::Walk { qids }));
+        return Some(encode(tag, &Rmessage::Walk { qids }));
     }
     if let (Tmessage::Lopen { fid, .. }, false) = (message, plan9) {
-        return Some(say(tag, &Rmessage::Lopen { qid: qid(is_file(fid)), iounit: 0 }));
+        return Some(encode(tag, &Rmessage::Lopen { qid: qid(is_file(fid)), iounit: 0 }));
     }
     if let (Tmessage::Getattr { fid, .. }, false) = (message, plan9) {
         return Some(attributes(tag, qid(is_file(fid)), is_file(fid)));
@@ -113,16 +113,16 @@ fn truth(tag: u16, message: &Tmessage<'_>, plan9: bool, at_file: &AtFile) -> Opt
         let all = contents();
         let start = usize::try_from(*offset).unwrap().min(all.len());
         let end = (start + *count as usize).min(all.len());
-        return Some(say(tag, &Rmessage::Read { data: wire::ninep::Data(&all[start..end]) }));
+        return Some(encode(tag, &Rmessage::Read { data: wire::ninep::Data(&all[start..end]) }));
     }
     if let Tmessage::Write { data, .. } = message {
-        return Some(say(tag, &Rmessage::Write { count: data.0.len() as u32 }));
+        return Some(encode(tag, &Rmessage::Write { count: data.0.len() as u32 }));
     }
     if let Tmessage::Clunk { .. } = message {
-        return Some(say(tag, &Rmessage::Clunk {}));
+        return Some(encode(tag, &Rmessage::Clunk {}));
     }
     if let Tmessage::Flush { .. } = message {
-        return Some(say(tag, &Rmessage::Flush {}));
+        return Some(encode(tag, &Rmessage::Flush {}));
     }
     None
 }
@@ -152,7 +152,7 @@ fn attributes(tag: u16, qid: Qid, file: bool) -> Vec<u8> {
         generation: 0,
         data_version: 0,
     };
-    say(tag, &all)
+    encode(tag, &all)
 }
 
 /// Returns the script of a correct server, except for replies of `lie`.

@@ -111,7 +111,7 @@ impl<P: Part> Channelled<P> {
     }
 
     fn deliver(&mut self, from: usize, to: usize, message: P::Message) {
-        assert!(from < self.parts.len(), "a part has said it");
+        assert!(from < self.parts.len(), "unknown sender");
         self.parts[to].input(PartInput::From(from, message));
     }
 }

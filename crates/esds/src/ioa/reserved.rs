@@ -193,7 +193,7 @@ impl<P: Part> IoAutomaton for Reserved<P> {
                 let Some(PartOutput::To(others, message)) = self.part.transition(action) else {
                     unreachable!("a combination says something to its participants")
                 };
-                assert!(others == held, "it has other participants than it said");
+                assert!(others == held, "the participants differ from the announced ones");
                 self.advance(Input::Performed);
                 let alone = others.len() == 1;
                 return Some(PartOutput::To(others, ReservedMessage::Join { message, alone }));

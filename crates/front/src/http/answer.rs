@@ -186,7 +186,7 @@ impl Context<'_> {
     pub(super) fn send_head(&mut self, head: Head, content: &[u8]) {
         let mut bytes = self.end(head);
         bytes.extend_from_slice(content);
-        self.say(Buf::from(bytes));
+        self.send(Buf::from(bytes));
     }
 
     /// Sends a response without content.
@@ -199,7 +199,7 @@ impl Context<'_> {
     pub(super) fn send_continue(&mut self) {
         let head = &b"HTTP/1.1 100 Continue\r\n\r\n"[..];
         self.session.access.add_interim(head.len());
-        self.say(Buf::from(head));
+        self.send(Buf::from(head));
     }
 
     /// Sends a response in XML.

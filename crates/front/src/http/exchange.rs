@@ -239,7 +239,7 @@ impl Context<'_> {
     }
 
     /// Sends bytes to the client.
-    pub(super) fn say(&mut self, bytes: Buf) {
+    pub(super) fn send(&mut self, bytes: Buf) {
         assert!(!bytes.is_empty(), "a reply has text");
         self.session.unsent += bytes.len();
         self.session.access.add_sent(bytes.len());

@@ -235,7 +235,7 @@ impl Listen {
         }
         // An empty chunk would end the body.
         if !events.is_empty() {
-            cx.say(frame(Buf::from(events), cx.session.manner.is_1_1));
+            cx.send(frame(Buf::from(events), cx.session.manner.is_1_1));
         }
     }
 }

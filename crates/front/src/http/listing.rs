@@ -328,7 +328,7 @@ impl Listing {
         let mut end = Vec::new();
         self.frame(self.closing(), &mut end);
         end.extend_from_slice(if self.chunked { b"0\r\n\r\n" } else { b"" });
-        cx.say(Buf::from(end));
+        cx.send(Buf::from(end));
         cx.close(self.open);
         cx.done()
     }
@@ -343,7 +343,7 @@ impl Listing {
         }
         self.take_rows(&mut text);
         self.frame(&text, &mut bytes);
-        cx.say(Buf::from(bytes));
+        cx.send(Buf::from(bytes));
     }
 
     fn head(&mut self, cx: &mut Context) -> Head {

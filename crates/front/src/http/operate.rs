@@ -443,7 +443,7 @@ impl Operate {
             }
         }
         match self.streams {
-            true if cx.session.manner.is_1_1 => cx.say(Buf::from(&b"0\r\n\r\n"[..])),
+            true if cx.session.manner.is_1_1 => cx.send(Buf::from(&b"0\r\n\r\n"[..])),
             true => {}
             false => self.respond(cx),
         }
@@ -462,7 +462,7 @@ impl Operate {
             cx.send_head(head, b"");
         }
         let replies = frame(Buf::from(std::mem::take(&mut self.replies)), chunked);
-        cx.say(replies);
+        cx.send(replies);
     }
 
     /// Records the token that the client sees.
@@ -476,7 +476,7 @@ impl Operate {
 
     /// Sends the responses. The error of a single operation determines the status, too.
     fn respond(&self, cx: &mut Context) {
-        assert!(!self.streams, "a head is said once");
+        assert!(!self.streams, "the head was already sent");
         assert!(self.counted >= self.expected, "all answers have come");
         let failed = self.replies.starts_with(b"{\"error\"") && self.expected == 1;
         let code = match failed {

@@ -316,7 +316,7 @@ impl Run {
                 }
                 Frame::Output | Frame::Error if body.is_empty() => {}
                 Frame::Output | Frame::Error => {
-                    cx.say(frame(Buf::from(body), cx.session.manner.is_1_1));
+                    cx.send(frame(Buf::from(body), cx.session.manner.is_1_1));
                 }
                 Frame::Report => return self.end(cx, body),
             }
@@ -347,7 +347,7 @@ impl Run {
         let report: Value = serde_json::from_str(&text).unwrap_or_default();
         if self.headed {
             if cx.session.manner.is_1_1 {
-                cx.say(Buf::from(trailers(&text, &report, &self.complaint).into_bytes()));
+                cx.send(Buf::from(trailers(&text, &report, &self.complaint).into_bytes()));
             }
         } else if report["reason"].is_null() {
             filed(cx, &report);

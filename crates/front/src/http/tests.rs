@@ -69,13 +69,13 @@ impl Lab {
         self.text += &format!("{label}: {}\n", out.join(", "));
     }
 
-    fn say(&mut self, text: &str) {
+    fn send(&mut self, text: &str) {
         let label = text.lines().next().unwrap_or_default().to_string();
         self.step(&label, Input::Received(Buf::from(text.as_bytes())));
     }
 
     fn get(&mut self, fields: &str) {
-        self.say(&format!("GET /f HTTP/1.1\r\nHost: localhost:8080\r\n{fields}\r\n"));
+        self.send(&format!("GET /f HTTP/1.1\r\nHost: localhost:8080\r\n{fields}\r\n"));
     }
 
     fn answer(&mut self, reply: Result<Reply, Error>) {
@@ -146,7 +146,7 @@ fn data(count: usize) -> Result<Reply, Error> {
 fn a_small_file_leaves_with_its_head_and_pipelined_requests_in_order() {
     let mut lab = Lab::new();
     let two = "GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(2);
-    lab.say(&two);
+    lab.send(&two);
     lab.answer(fetched(3, 3, None));
     lab.answer(Err(Error::NotFound));
     lab.step("end", Input::Ended);
@@ -242,7 +242,7 @@ fn a_file_that_says_it_is_empty_is_sent_as_far_as_it_goes() {
     lab.answer(data(0));
     lab.get("");
     lab.answer(fetched(3, 5, None));
-    lab.say("GET /f HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n");
+    lab.send("GET /f HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n");
     lab.answer(fetched(0, 4096, Some(4)));
     lab.answer(data(0));
     expect![[r#"
@@ -393,7 +393,7 @@ fn an_answer_to_head_has_no_body() {
     ];
     for (fields, reply, line) in samples {
         let mut lab = Lab::new();
-        lab.say(&format!("HEAD /f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+        lab.send(&format!("HEAD /f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
         if !fields.starts_with("Content") {
             lab.answer(reply);
         }
@@ -401,7 +401,7 @@ fn an_answer_to_head_has_no_body() {
     }
     for nonsense in ["HEAD /f HTTP/1.1\r\n\r\n", "HEAD /f HTTP/1.1\r\nHost: evil.example\r\n\r\n"] {
         let mut lab = Lab::new();
-        lab.say(nonsense);
+        lab.send(nonsense);
         assert!(lab.text.contains("\" +0"), "{}", lab.text);
     }
 }
@@ -421,7 +421,7 @@ const PUT: &str = "PUT /d/f HTTP/1.1\r\nHost: localhost\r\n";
 
 /// Advances an upload to its body.
 fn begin_put(lab: &mut Lab, fields: &str) {
-    lab.say(&format!("{PUT}{fields}\r\n"));
+    lab.send(&format!("{PUT}{fields}\r\n"));
     lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
     lab.answer(Err(Error::NotFound));
     lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), file(0))));
@@ -431,7 +431,7 @@ fn begin_put(lab: &mut Lab, fields: &str) {
 fn an_upload_is_durable_before_it_is_acknowledged() {
     let mut lab = Lab::new();
     begin_put(&mut lab, "Transfer-Encoding: chunked\r\nExpect: 100-continue\r\n");
-    lab.say("3\r\nabc\r\n0\r\n\r\n");
+    lab.send("3\r\nabc\r\n0\r\n\r\n");
     lab.answer(Ok(Reply::Written(3)));
     lab.answer(Ok(Reply::Done));
     lab.answer(Ok(Reply::Opened(OpenId(8), file(0))));
@@ -508,7 +508,7 @@ fn conditions_are_judged_by_what_is_there_when_the_file_gets_its_name() {
     let (one, two) = (file(1), file(2));
     let mut lab = Lab::new();
     let tags = format!("If-Match: {}, {}\r\n", etag(&one), etag(&two));
-    lab.say(&format!("{PUT}{tags}\r\n"));
+    lab.send(&format!("{PUT}{tags}\r\n"));
     lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
     lab.answer(Ok(Reply::Walked(vec![one.clone()], Some(NodeId(9)))));
     lab.answer(Ok(Reply::Stat(one.clone())));
@@ -529,7 +529,7 @@ fn conditions_are_judged_by_what_is_there_when_the_file_gets_its_name() {
 fn links_are_neither_followed_nor_replaced() {
     let link = Stat { kind: Kind::Symlink, ..file(3) };
     let mut lab = Lab::new();
-    lab.say(&format!("{PUT}\r\n"));
+    lab.send(&format!("{PUT}\r\n"));
     lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
     lab.answer(Ok(Reply::Walked(vec![link.clone()], Some(NodeId(9)))));
     lab.answer(Ok(Reply::Stat(link.clone())));
@@ -547,7 +547,7 @@ fn an_upload_without_o_tmpfile_uses_a_unique_temporary_name() {
     let name_for = |number: u64, put: &str| {
         let mut lab = Lab::new();
         lab.session.set_number(number);
-        lab.say(&format!("{put}\r\n"));
+        lab.send(&format!("{put}\r\n"));
         lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
         lab.answer(Err(Error::NotFound));
         let mut out = Vec::new();
@@ -572,7 +572,7 @@ fn an_upload_that_is_torn_leaves_nothing_behind() {
     let mut lab = Lab::new();
     begin_put(&mut lab, "Content-Length: 10\r\n");
     lab.text.clear();
-    lab.say("abc");
+    lab.send("abc");
     lab.answer(Ok(Reply::Written(3)));
     lab.step("end", Input::Ended);
     expect![[r#"
@@ -584,7 +584,7 @@ fn an_upload_that_is_torn_leaves_nothing_behind() {
     let mut lab = Lab::new();
     begin_put(&mut lab, "Content-Length: 10\r\n");
     lab.text.clear();
-    lab.say("abc");
+    lab.send("abc");
     lab.step("lost", Input::Lost);
     lab.answer(Ok(Reply::Written(3)));
     expect![[r#"
@@ -600,25 +600,25 @@ fn an_upload_that_is_torn_leaves_nothing_behind() {
 fn pages_of_others_and_other_names_of_this_host_are_refused() {
     for fields in ["Host: evil.example", "Host: localhost:1\r\nOrigin: http://evil.example"] {
         let mut lab = Lab::new();
-        lab.say(&format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n"));
+        lab.send(&format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n"));
         assert!(lab.text.contains("403 Forbidden"), "{}", lab.text);
     }
     for host in ["localhost:evil", "localhost:80:evil", "[::1].evil", "[::1]evil", "127.0.0.1.evil"]
     {
         let mut lab = Lab::new();
-        lab.say(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        lab.send(&format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         let refused = ["400 Bad Request", "403 Forbidden"].iter().any(|it| lab.text.contains(it));
         assert!(refused && !lab.text.contains("ask"), "{host}: {}", lab.text);
     }
     let mut lab = Lab::new();
-    lab.say("GET / HTTP/1.1\r\nHost: [::1]:8080\r\nOrigin: http://[::1]:8080\r\n\r\n");
+    lab.send("GET / HTTP/1.1\r\nHost: [::1]:8080\r\nOrigin: http://[::1]:8080\r\n\r\n");
     assert!(lab.text.contains("ask 0 Fetch"), "{}", lab.text);
 }
 
 #[test]
 fn buffered_output_counts_against_the_limit() {
     let mut lab = Lab::new();
-    lab.say("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let stat = Stat { kind: Kind::Directory, ..file(0) };
     lab.answer(Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(1)))));
     let requested = lab.session.bytes();
@@ -638,9 +638,9 @@ fn buffered_output_counts_against_the_limit() {
     assert_eq!(lab.session.bytes(), lab.sent);
     let mut lab = Lab::new();
     begin_put(&mut lab, "Transfer-Encoding: chunked\r\n");
-    lab.say("5\r\nabcde\r\n");
+    lab.send("5\r\nabcde\r\n");
     assert_eq!(lab.session.bytes(), 5);
-    lab.say(&"x".repeat(1000));
+    lab.send(&"x".repeat(1000));
     assert!(lab.session.bytes() > 1000);
 }
 
@@ -700,13 +700,13 @@ fn a_head_that_comes_slowly_is_timed_out() {
 #[test]
 fn the_body_of_a_refused_request_is_discarded_up_to_a_limit() {
     let mut lab = Lab::new();
-    lab.say("PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n");
+    lab.send("PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n");
     let part = "x".repeat(1 << 20);
     for _ in 0..DISCARD_MAX / part.len() - 1 {
-        lab.say(&part);
+        lab.send(&part);
     }
     assert!(lab.text.contains("say \"400 Bad Request\"") && !lab.text.contains("hang up"));
-    lab.say(&part);
+    lab.send(&part);
     assert!(lab.text.contains("hang up: refused"), "{:?}", lab.text.get(..300));
 }
 
@@ -716,7 +716,7 @@ fn a_file_of_any_size_can_be_asked_for() {
     for size in [u64::MAX, u64::MAX - 600, u64::MAX / 2] {
         for range in ["", "Range: bytes=1-,3-3,5-\r\n", "Range: bytes=-1\r\n"] {
             let mut lab = Lab::new();
-            lab.say(&format!("GET /d/f HTTP/1.1\r\nHost: localhost\r\n{range}\r\n"));
+            lab.send(&format!("GET /d/f HTTP/1.1\r\nHost: localhost\r\n{range}\r\n"));
             let mut data = Buf::with_room(500, 100);
             data.extend(&[7; 100]);
             lab.answer(Ok(Reply::Fetched(file(size), data, Some(OpenId(7)))));
@@ -729,12 +729,12 @@ fn a_file_of_any_size_can_be_asked_for() {
 #[test]
 fn a_temporary_file_is_removed_also_if_the_client_leaves_meanwhile() {
     let mut lab = Lab::new();
-    lab.say(&format!("{PUT}Content-Length: 3\r\n\r\n"));
+    lab.send(&format!("{PUT}Content-Length: 3\r\n\r\n"));
     lab.answer(Ok(Reply::Walked(vec![file(0)], Some(NodeId(5)))));
     lab.answer(Err(Error::NotFound));
     lab.answer(Err(Error::Unsupported));
     lab.answer(Ok(Reply::Created(NodeId(6), OpenId(7), Stat { links: 1, ..file(0) })));
-    lab.say("abc");
+    lab.send("abc");
     lab.text.clear();
     lab.answer(Err(Error::NoSpace));
     assert!(lab.text.contains("ask 0 Remove"), "{}", lab.text);

@@ -127,7 +127,7 @@ impl Transfer {
         let offset = match part {
             Part::File(span) => span.start,
             Part::Rest { from, .. } => *from,
-            Part::Bytes(_) => unreachable!("bytes are said, not read"),
+            Part::Bytes(_) => unreachable!("bytes in memory are not read from a file"),
         };
         let count = u32::try_from(part.length()).unwrap_or(PIECE).min(cx.piece_max());
         let headroom = self.head.as_ref().map_or(0, |_| super::HEADROOM);
@@ -142,10 +142,10 @@ impl Transfer {
         if let Some(head) = self.head.take() {
             match pieces.first_mut() {
                 Some(first) if !first.is_shared() => first.prepend(&head),
-                Some(_) | None => cx.say(Buf::from(head)),
+                Some(_) | None => cx.send(Buf::from(head)),
             }
         }
-        pieces.into_iter().filter(|piece| !piece.is_empty()).for_each(|piece| cx.say(piece));
+        pieces.into_iter().filter(|piece| !piece.is_empty()).for_each(|piece| cx.send(piece));
     }
 
     /// Handles a file that has become shorter or unreadable. The response is an error if nothing

@@ -48,7 +48,7 @@ enum Entry {
     Replied(u64, Vec<u8>),
 }
 
-/// The cache, for clients that are told apart by a `C`.
+/// The cache, for clients identified by a `C`.
 #[derive(Debug)]
 pub struct Replays<C> {
     entries: BTreeMap<(C, CallKey), Entry>,

@@ -54,7 +54,7 @@ impl Lab {
 
     fn linux() -> Lab {
         let mut lab = Lab::new(Identity::Fixed(Caller::Server));
-        lab.say(NO_TAG, Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" });
+        lab.send(NO_TAG, Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" });
         lab
     }
 
@@ -68,7 +68,7 @@ impl Lab {
         self.text += &format!("{label}: {}\n", out.join(", "));
     }
 
-    fn say(&mut self, tag: u16, what: Tmessage<'_>) {
+    fn send(&mut self, tag: u16, what: Tmessage<'_>) {
         let label = format!("T{} {tag}", variant(&what));
         self.step(label, Input::Received(message(tag, what)));
     }
@@ -83,7 +83,7 @@ impl Lab {
 
     fn attach(&mut self) {
         let (uname, aname) = (&b"me"[..], &b""[..]);
-        self.say(1, Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: Some(5) });
+        self.send(1, Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: Some(5) });
         self.answer(0, walked(&[Kind::Directory], 0));
     }
 }
@@ -124,16 +124,16 @@ fn a_file_is_read() {
     let mut lab = Lab::linux();
     lab.attach();
     let names = Names::new(&[b"a", b"b"]).unwrap();
-    lab.say(2, Tmessage::Walk { fid: 1, newfid: 2, names });
+    lab.send(2, Tmessage::Walk { fid: 1, newfid: 2, names });
     lab.answer(0, walked(&[Kind::Directory, Kind::File], 5));
-    lab.say(3, Tmessage::Lopen { fid: 2, flags: 0 });
+    lab.send(3, Tmessage::Lopen { fid: 2, flags: 0 });
     lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::File))));
-    lab.say(4, Tmessage::Read { fid: 2, offset: 0, count: 100 });
-    lab.say(5, Tmessage::Getattr { fid: 2, mask: !0 });
+    lab.send(4, Tmessage::Read { fid: 2, offset: 0, count: 100 });
+    lab.send(5, Tmessage::Getattr { fid: 2, mask: !0 });
     lab.answer(1, Ok(Reply::Stat(stat(Kind::File))));
     lab.answer(0, Ok(Reply::Data(Buf::from(&b"xyz"[..]))));
-    lab.say(6, Tmessage::Clunk { fid: 2 });
-    lab.say(7, Tmessage::Clunk { fid: 2 });
+    lab.send(6, Tmessage::Clunk { fid: 2 });
+    lab.send(7, Tmessage::Clunk { fid: 2 });
     expect![[r#"
         TVersion 65535: RVersion 65535
         TAttach 1: ask 0 Walk
@@ -206,9 +206,9 @@ fn data_in_pieces_is_the_same_on_the_wire() {
 fn pieces_leave_behind_a_header_without_a_copy() {
     let mut lab = Lab::linux();
     lab.attach();
-    lab.say(2, Tmessage::Lopen { fid: 1, flags: 0 });
+    lab.send(2, Tmessage::Lopen { fid: 1, flags: 0 });
     lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::File))));
-    lab.say(3, Tmessage::Read { fid: 1, offset: 0, count: 100 });
+    lab.send(3, Tmessage::Read { fid: 1, offset: 0, count: 100 });
     let block = base::Block::from_bytes(b"shared", 512);
     let pieces = vec![Buf::shared(block.clone(), 0..3), Buf::shared(block.clone(), 3..6)];
     let mut out = Vec::new();
@@ -227,22 +227,22 @@ fn pieces_leave_behind_a_header_without_a_copy() {
 fn a_flushed_read_is_given_up_and_a_flushed_write_is_answered_first() {
     let mut lab = Lab::linux();
     lab.attach();
-    lab.say(2, Tmessage::Lcreate { fid: 1, name: b"f", flags: 2, mode: 0o600, gid: 0 });
+    lab.send(2, Tmessage::Lcreate { fid: 1, name: b"f", flags: 2, mode: 0o600, gid: 0 });
     lab.answer(0, Ok(Reply::Created(NodeId(3), OpenId(4), stat(Kind::File))));
     lab.text.clear();
-    lab.say(10, Tmessage::Read { fid: 1, offset: 0, count: 1 });
-    lab.say(11, Tmessage::Flush { oldtag: 10 });
-    lab.say(10, Tmessage::Getattr { fid: 1, mask: 0 });
+    lab.send(10, Tmessage::Read { fid: 1, offset: 0, count: 1 });
+    lab.send(11, Tmessage::Flush { oldtag: 10 });
+    lab.send(10, Tmessage::Getattr { fid: 1, mask: 0 });
     lab.answer(0, Ok(Reply::Data(Buf::default())));
     lab.answer(1, Ok(Reply::Stat(stat(Kind::File))));
-    lab.say(20, Tmessage::Write { fid: 1, offset: 0, data: Data(b"x") });
-    lab.say(21, Tmessage::Flush { oldtag: 20 });
-    lab.say(22, Tmessage::Flush { oldtag: 20 });
+    lab.send(20, Tmessage::Write { fid: 1, offset: 0, data: Data(b"x") });
+    lab.send(21, Tmessage::Flush { oldtag: 20 });
+    lab.send(22, Tmessage::Flush { oldtag: 20 });
     lab.answer(1, Ok(Reply::Written(1)));
-    lab.say(30, Tmessage::Write { fid: 1, offset: 0, data: Data(b"x") });
-    lab.say(31, Tmessage::Flush { oldtag: 30 });
+    lab.send(30, Tmessage::Write { fid: 1, offset: 0, data: Data(b"x") });
+    lab.send(31, Tmessage::Flush { oldtag: 30 });
     lab.answer(1, Err(Error::Cancelled));
-    lab.say(40, Tmessage::Flush { oldtag: 99 });
+    lab.send(40, Tmessage::Flush { oldtag: 99 });
     expect![[r#"
         TRead 10: ask 0 Read
         TFlush 11: cancel 0, RFlush 11
@@ -292,13 +292,13 @@ fn answers_do_not_let_more_messages_begin_than_the_turn_allows() {
 fn too_many_flushes_of_one_tag_end_the_connection() {
     let mut lab = Lab::linux();
     lab.attach();
-    lab.say(2, Tmessage::Mkdir { dfid: 1, name: b"d", mode: 0, gid: 0 });
+    lab.send(2, Tmessage::Mkdir { dfid: 1, name: b"d", mode: 0, gid: 0 });
     for tag in 10..26 {
-        lab.say(tag, Tmessage::Flush { oldtag: 2 });
+        lab.send(tag, Tmessage::Flush { oldtag: 2 });
     }
     assert_eq!(lab.text.matches("cancel").count(), 1);
     assert!(!lab.text.contains("hang up"));
-    lab.say(26, Tmessage::Flush { oldtag: 2 });
+    lab.send(26, Tmessage::Flush { oldtag: 2 });
     assert!(lab.text.ends_with("hang up: a tag was flushed too often\n"), "{}", lab.text);
 }
 
@@ -331,10 +331,10 @@ fn the_served_path_ends_where_a_name_ends() {
 fn at_the_limit() -> Lab {
     let mut lab = Lab::linux();
     lab.attach();
-    lab.say(2, Tmessage::Lcreate { fid: 1, name: b"f", flags: 2, mode: 0o600, gid: 0 });
+    lab.send(2, Tmessage::Lcreate { fid: 1, name: b"f", flags: 2, mode: 0o600, gid: 0 });
     lab.answer(0, Ok(Reply::Created(NodeId(3), OpenId(4), stat(Kind::File))));
     for tag in 10..18 {
-        lab.say(tag, Tmessage::Read { fid: 1, offset: 0, count: 1 });
+        lab.send(tag, Tmessage::Read { fid: 1, offset: 0, count: 1 });
     }
     lab.text.clear();
     lab
@@ -344,17 +344,17 @@ fn at_the_limit() -> Lab {
 fn at_the_limit_a_flush_is_answered_and_what_waits_is_answered_in_order() {
     let mut lab = at_the_limit();
     for tag in 20..24 {
-        lab.say(tag, Tmessage::Getattr { fid: 1, mask: 0 });
+        lab.send(tag, Tmessage::Getattr { fid: 1, mask: 0 });
     }
     assert!(lab.session.is_hungry() && lab.session.bytes() > lab.session.outstanding);
-    lab.say(30, Tmessage::Flush { oldtag: 20 });
-    lab.say(31, Tmessage::Flush { oldtag: 10 });
+    lab.send(30, Tmessage::Flush { oldtag: 20 });
+    lab.send(31, Tmessage::Flush { oldtag: 10 });
     lab.answer(2, Ok(Reply::Data(Buf::default())));
     lab.answer(0, Ok(Reply::Data(Buf::default())));
     lab.answer(3, Ok(Reply::Data(Buf::default())));
-    lab.say(32, Tmessage::Clunk { fid: 1 });
-    lab.say(33, Tmessage::Flush { oldtag: 32 });
-    lab.say(24, Tmessage::Getattr { fid: 1, mask: 0 });
+    lab.send(32, Tmessage::Clunk { fid: 1 });
+    lab.send(33, Tmessage::Flush { oldtag: 32 });
+    lab.send(24, Tmessage::Getattr { fid: 1, mask: 0 });
     expect![[r#"
         TGetattr 20: 
         TGetattr 21: 
@@ -370,7 +370,7 @@ fn at_the_limit_a_flush_is_answered_and_what_waits_is_answered_in_order() {
         TGetattr 24: 
     "#]]
     .assert_eq(&lab.text);
-    lab.say(24, Tmessage::Getattr { fid: 1, mask: 0 });
+    lab.send(24, Tmessage::Getattr { fid: 1, mask: 0 });
     assert!(lab.text.ends_with("hang up: a tag was used twice\n"), "{}", lab.text);
 }
 
@@ -378,13 +378,13 @@ fn at_the_limit_a_flush_is_answered_and_what_waits_is_answered_in_order() {
 fn flushed_calls_stay_within_the_call_limit() {
     let mut lab = at_the_limit();
     for tag in 10..18 {
-        lab.say(tag, Tmessage::Flush { oldtag: tag });
+        lab.send(tag, Tmessage::Flush { oldtag: tag });
     }
     for tag in 20..29 {
-        lab.say(tag, Tmessage::Getattr { fid: 1, mask: 0 });
+        lab.send(tag, Tmessage::Getattr { fid: 1, mask: 0 });
     }
     assert_eq!(lab.session.calls.len(), 16);
-    lab.say(20, Tmessage::Flush { oldtag: 20 });
+    lab.send(20, Tmessage::Flush { oldtag: 20 });
     assert_eq!(lab.session.calls.len(), 16, "there may be twice as many in all");
     lab.answer(0, Ok(Reply::Data(Buf::default())));
     assert!(lab.text.ends_with("<- 0 Data: ask 0 Stat\n"), "{}", lab.text);
@@ -394,10 +394,10 @@ fn flushed_calls_stay_within_the_call_limit() {
 fn only_when_no_more_can_be_parked_is_the_socket_not_read() {
     let mut lab = at_the_limit();
     for tag in 100..1124 {
-        lab.say(tag, Tmessage::Getattr { fid: 1, mask: 0 });
+        lab.send(tag, Tmessage::Getattr { fid: 1, mask: 0 });
         assert!(lab.session.is_hungry());
     }
-    lab.say(2000, Tmessage::Getattr { fid: 1, mask: 0 });
+    lab.send(2000, Tmessage::Getattr { fid: 1, mask: 0 });
     assert!(!lab.session.is_hungry());
     lab.answer(0, Ok(Reply::Data(Buf::default())));
     assert!(lab.session.is_hungry());
@@ -470,12 +470,12 @@ fn a_walk_that_ends_early_binds_nothing() {
     lab.attach();
     lab.text.clear();
     let names = Names::new(&[b"a", b"nul\0"]).unwrap();
-    lab.say(2, Tmessage::Walk { fid: 1, newfid: 2, names });
+    lab.send(2, Tmessage::Walk { fid: 1, newfid: 2, names });
     lab.answer(0, walked(&[Kind::Directory], 5));
     let long = [b'x'; 256];
     let names = Names::new(&[&long]).unwrap();
-    lab.say(3, Tmessage::Walk { fid: 1, newfid: 2, names });
-    lab.say(4, Tmessage::Clunk { fid: 2 });
+    lab.send(3, Tmessage::Walk { fid: 1, newfid: 2, names });
+    lab.send(4, Tmessage::Clunk { fid: 2 });
     expect![[r#"
         TWalk 2: ask 0 Walk
         <- 0 Walked: release 5, RWalk 2
@@ -490,8 +490,8 @@ fn a_fid_clunked_while_it_is_opened_keeps_nothing_open() {
     let mut lab = Lab::linux();
     lab.attach();
     lab.text.clear();
-    lab.say(2, Tmessage::Lopen { fid: 1, flags: 0 });
-    lab.say(3, Tmessage::Clunk { fid: 1 });
+    lab.send(2, Tmessage::Lopen { fid: 1, flags: 0 });
+    lab.send(3, Tmessage::Clunk { fid: 1 });
     lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::Directory))));
     expect![[r#"
         TLopen 2: ask 0 Open
@@ -568,18 +568,18 @@ fn a_user_is_named_by_name_or_by_number() {
 #[test]
 fn plan9_makes_a_directory_in_four_steps_and_its_mode_is_no_wider() {
     let mut lab = Lab::new(Identity::Claimed(None));
-    lab.say(NO_TAG, Tmessage::Version { msize: 8192, version: b"9P2000.u" });
-    lab.say(0, Tmessage::Auth { afid: 3, uname: b"me", aname: b"", uid: None });
-    lab.say(1, Tmessage::Attach { fid: 1, afid: NO_FID, uname: b"me", aname: b"/srv", uid: None });
+    lab.send(NO_TAG, Tmessage::Version { msize: 8192, version: b"9P2000.u" });
+    lab.send(0, Tmessage::Auth { afid: 3, uname: b"me", aname: b"", uid: None });
+    lab.send(1, Tmessage::Attach { fid: 1, afid: NO_FID, uname: b"me", aname: b"/srv", uid: None });
     lab.answer(0, Ok(Reply::User(User { uid: 5, gid: 5, groups: vec![], commands: false })));
     lab.answer(0, walked(&[Kind::Directory], 0));
     let perm = WireStat::DIR | 0o777;
-    lab.say(2, Tmessage::Create { fid: 1, name: b"d", perm, mode: 0 });
+    lab.send(2, Tmessage::Create { fid: 1, name: b"d", perm, mode: 0 });
     lab.answer(0, Ok(Reply::Stat(Stat { mode: 0o750, ..stat(Kind::Directory) })));
     lab.answer(0, Ok(Reply::Stat(stat(Kind::Directory))));
     lab.answer(0, walked(&[Kind::Directory], 8));
     lab.answer(0, Ok(Reply::Opened(OpenId(2), stat(Kind::Directory))));
-    lab.say(3, Tmessage::Lopen { fid: 1, flags: 0 });
+    lab.send(3, Tmessage::Lopen { fid: 1, flags: 0 });
     expect![[r#"
         TVersion 65535: RVersion 65535
         TAuth 0: Rerror 0 (authentication not required)
@@ -600,8 +600,8 @@ fn plan9_makes_a_directory_in_four_steps_and_its_mode_is_no_wider() {
 fn protocol_violations_end_the_connection() {
     let mut lab = Lab::linux();
     lab.attach();
-    lab.say(2, Tmessage::Getattr { fid: 1, mask: 0 });
-    lab.say(2, Tmessage::Getattr { fid: 1, mask: 0 });
+    lab.send(2, Tmessage::Getattr { fid: 1, mask: 0 });
+    lab.send(2, Tmessage::Getattr { fid: 1, mask: 0 });
     assert!(lab.text.ends_with("cancel 0, release 0, hang up: a tag was used twice\n"));
     assert!(!lab.session.is_over());
     lab.answer(0, Ok(Reply::Stat(stat(Kind::File))));

@@ -88,11 +88,11 @@ fn bursts(comparison: &Comparison) -> Table {
 /// Formats the comparison as an HTML page; `names` describes A and B.
 pub fn html(comparison: &Comparison, names: [&str; 2]) -> String {
     let mut page = Page::new("upcall load: two runs compared");
-    page.say(&format!("A is {}, B is {}.", names[0], names[1]));
+    page.paragraph(&format!("A is {}, B is {}.", names[0], names[1]));
     let findings = comparison.findings.iter();
     let sentences = findings.map(|finding| (finding.holds, finding.sentence.as_str()));
     page.verdict(word(comparison), comparison.faithful, sentences);
-    page.say(&comparison.summary);
+    page.paragraph(&comparison.summary);
     page.begin_plots();
     plots(&mut page, comparison);
     page.end_plots();

@@ -40,7 +40,7 @@ pub(super) struct FilamentSlot {
 
 impl FilamentSlot {
     /// Queues an event for delivery at `at`; the caller must also add a hint.
-    pub(super) fn say(&self, at: u64, event: Event) {
+    pub(super) fn send(&self, at: u64, event: Event) {
         lock(&self.inbox).push((at, event));
     }
 

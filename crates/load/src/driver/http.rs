@@ -280,7 +280,7 @@ impl HttpSession {
         Some((self.name, outcome))
     }
 
-    fn say(&mut self, io: &Io, out: &mut Vec<u8>) -> io::Result<()> {
+    fn send(&mut self, io: &Io, out: &mut Vec<u8>) -> io::Result<()> {
         let (path, host) = (numbered(&self.url.path, io.file), &self.url.host);
         match io.kind {
             Kind::Read if io.len == 0 => write!(out, "GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n"),
@@ -320,7 +320,7 @@ impl Session for HttpSession {
         (self.name, self.kind, self.bytes, self.awaited) = (name, io.kind, 0, Await::Head);
         let sends = matches!(io.kind, Kind::Write | Kind::Create);
         self.sent = if sends { u64::from(io.len).min(self.pattern.len() as u64) } else { 0 };
-        self.say(io, out).expect("memory takes everything");
+        self.send(io, out).expect("memory takes everything");
     }
 
     fn handle(

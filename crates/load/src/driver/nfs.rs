@@ -124,7 +124,7 @@ impl NfsSession {
         NfsSession { calls, handles, sizes, wholes: Wholes::new(), pattern, buffer: Vec::new() }
     }
 
-    fn say(&mut self, whole: usize, call: &Call<'_>, out: &mut Vec<u8>) {
+    fn send(&mut self, whole: usize, call: &Call<'_>, out: &mut Vec<u8>) {
         self.wholes.add_part(whole);
         self.calls.send(call, whole, out);
     }
@@ -132,7 +132,7 @@ impl NfsSession {
     /// Sends a call without effect for an I/O that fails.
     fn fail(&mut self, whole: usize, number: u16, out: &mut Vec<u8>) {
         self.wholes.fail(whole, number);
-        self.say(whole, &Call::Null {}, out);
+        self.send(whole, &Call::Null {}, out);
     }
 
     /// Sends the calls of a transfer, each within the server's limit.
@@ -148,11 +148,11 @@ impl NfsSession {
             let count = (io.len - done).min(data_max);
             let offset = io.offset + u64::from(done);
             if reads {
-                self.say(whole, &Call::Read { file, offset, count }, out);
+                self.send(whole, &Call::Read { file, offset, count }, out);
             } else {
                 let (pattern, stable) = (self.pattern.clone(), Stable::Unstable);
                 let data = &pattern[..count as usize];
-                self.say(whole, &Call::Write { file, offset, count, stable, data }, out);
+                self.send(whole, &Call::Write { file, offset, count, stable, data }, out);
             }
             done += count.max(1);
         }
@@ -180,7 +180,7 @@ impl Session for NfsSession {
             Kind::Read | Kind::Write | Kind::Create => self.transfer(whole, io, out),
             Kind::Sync => {
                 let file = self.handles[io.file as usize % self.handles.len()];
-                self.say(whole, &Call::Commit { file, offset: 0, count: 0 }, out);
+                self.send(whole, &Call::Commit { file, offset: 0, count: 0 }, out);
             }
             Kind::Trim | Kind::Remove => self.fail(whole, ENOTSUP, out),
         }

@@ -99,7 +99,7 @@ impl NinepSession {
         NinepSession { calls, files: files.max(1), wholes: Wholes::new(), pattern }
     }
 
-    fn say(&mut self, whole: usize, message: &Tmessage<'_>, out: &mut Vec<u8>) {
+    fn send(&mut self, whole: usize, message: &Tmessage<'_>, out: &mut Vec<u8>) {
         self.wholes.add_part(whole);
         self.calls.send(message, whole, out).expect("there are fewer parts than calls");
     }
@@ -130,7 +130,7 @@ impl Session for NinepSession {
         let data_max = self.calls.msize() - OVERHEAD;
         if io.len.div_ceil(data_max) > PARTS_MAX {
             self.wholes.fail(whole, EFBIG);
-            return self.say(whole, &Tmessage::Read { fid, offset: 0, count: 0 }, out);
+            return self.send(whole, &Tmessage::Read { fid, offset: 0, count: 0 }, out);
         }
         match io.kind {
             Kind::Read | Kind::Write | Kind::Create => {
@@ -139,22 +139,22 @@ impl Session for NinepSession {
                     let count = (io.len - done).min(data_max);
                     let offset = io.offset + u64::from(done);
                     if io.kind == Kind::Read {
-                        self.say(whole, &Tmessage::Read { fid, offset, count }, out);
+                        self.send(whole, &Tmessage::Read { fid, offset, count }, out);
                     } else {
                         let pattern = self.pattern.clone();
                         let data = Data(&pattern[..count as usize]);
-                        self.say(whole, &Tmessage::Write { fid, offset, data }, out);
+                        self.send(whole, &Tmessage::Write { fid, offset, data }, out);
                     }
                     done += count.max(1);
                 }
             }
             Kind::Sync if self.calls.dialect() == Dialect::Linux => {
-                self.say(whole, &Tmessage::Fsync { fid, data_only: Some(1) }, out);
+                self.send(whole, &Tmessage::Fsync { fid, data_only: Some(1) }, out);
             }
             Kind::Sync | Kind::Trim | Kind::Remove => {
                 // 9P has no such message; an empty read is sent, and the I/O fails.
                 self.wholes.fail(whole, ENOTSUP);
-                self.say(whole, &Tmessage::Read { fid, offset: 0, count: 0 }, out);
+                self.send(whole, &Tmessage::Read { fid, offset: 0, count: 0 }, out);
             }
         }
     }

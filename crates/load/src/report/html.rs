@@ -16,11 +16,11 @@ const LEAST_NS: f64 = 10.0;
 /// Formats the page.
 pub fn report(run: &Run<'_>) -> String {
     let mut page = Page::new(&format!("upcall load: {}", run.title.target));
-    page.say(&format!("{} · {} · {}", run.title.workload, run.title.started, run.title.host));
+    page.paragraph(&format!("{} · {} · {}", run.title.workload, run.title.started, run.title.host));
     let reasons = run.verdict.reasons.iter();
     let sentences = reasons.map(|reason| (reason.holds, reason.sentence.as_str()));
     page.verdict(run.verdict.word(), run.verdict.valid, sentences);
-    run.verdict.notes.iter().for_each(|note| page.say(note));
+    run.verdict.notes.iter().for_each(|note| page.paragraph(note));
     page.table("Totals", &totals(run));
     page.table("Times", &times(run.statistics));
     page.begin_plots();

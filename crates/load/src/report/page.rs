@@ -86,7 +86,7 @@ impl Page {
     }
 
     /// Adds a paragraph.
-    pub(crate) fn say(&mut self, text: &str) {
+    pub(crate) fn paragraph(&mut self, text: &str) {
         self.put(&format!("<p>{}</p>\n", escape(text)));
     }
 

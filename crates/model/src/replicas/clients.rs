@@ -78,7 +78,7 @@ impl Memory {
             return Err(format!("G7: {id:?} was answered twice"));
         }
         if requested.strict != is_final {
-            return Err(format!("G8: {id:?} is said to be final, and is not, or the other way"));
+            return Err(format!("G8: {id:?} is reported as final and is not, or the reverse"));
         }
         if is_final {
             self.strict_answered.insert(id);

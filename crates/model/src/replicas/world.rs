@@ -248,14 +248,14 @@ impl World {
                     if !has.covers(&message.has) || !message.entries.iter().all(kept) {
                         return Err(format!("I10: {at} says what is not in its journal"));
                     }
-                    self.say(at, to.0, message);
+                    self.send(at, to.0, message);
                 }
                 Output::Vote(to, vote) => self.vote(at, to.0, &vote),
                 Output::Removes(_) => self.report.removals += 1,
                 Output::Persist(number, record) => self.persist(at, number, record)?,
                 Output::Members(membership) => self.members(at, &membership)?,
                 Output::Final(entry, _) => {
-                    return Err(format!("nobody watches, and {entry:?} is told"));
+                    return Err(format!("{entry:?} is reported without a watch"));
                 }
                 Output::Outdated(other) => {
                     return Err(format!("I10: {other:?} has more of {at} than its journal"));
@@ -290,7 +290,7 @@ impl World {
         self.step(at, Input::Persisted(record))
     }
 
-    fn say(&mut self, from: u16, to: u16, mut message: Message<Id>) {
+    fn send(&mut self, from: u16, to: u16, mut message: Message<Id>) {
         self.spoil(&mut message);
         let times = match self.rng.u32(..100) {
             chance if chance < self.params.lost => 0,

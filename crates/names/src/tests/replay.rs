@@ -9,7 +9,7 @@ const TREES: [&[&str]; 3] = [&["a/b/", "b/a/c/", "c/"], &["a/", "b/c/a/"], &["c/
 
 impl Lab {
     /// Executes a line, as a node does; `volume:N` is the tree with this number.
-    fn say(&mut self, text: &str) -> Result<(), Error> {
+    fn execute(&mut self, text: &str) -> Result<(), Error> {
         let mut lines = script::parse(text).expect("a line");
         let requested = match lines.remove(0).1 {
             Line::Mount { at, source, order, create } => {
@@ -41,7 +41,7 @@ impl Lab {
 
 fn shown(lines: &[&str]) -> Vec<String> {
     let mut lab = Lab::new(&TREES);
-    lines.iter().for_each(|line| lab.say(line).expect("it can be made"));
+    lines.iter().for_each(|line| lab.execute(line).expect("it can be made"));
     lab.names.text()
 }
 
@@ -79,19 +79,19 @@ fn the_rest_of_a_union_keeps_its_order() {
 fn a_line_that_makes_itself_superfluous_is_forgotten() {
     let mut lab = Lab::new(&TREES);
     for _ in 0..2000 {
-        lab.say("mount /c volume:1").expect("it can be made");
-        lab.say("bind /c/b /a").expect("it can be made");
-        lab.say("unmount /a").expect("it is there");
-        lab.say("mount -a /c volume:2").expect("it can be made");
-        lab.say("unmount volume:1 /c").expect("it is there");
-        lab.say("unmount /c").expect("it is there");
+        lab.execute("mount /c volume:1").expect("it can be made");
+        lab.execute("bind /c/b /a").expect("it can be made");
+        lab.execute("unmount /a").expect("it is there");
+        lab.execute("mount -a /c volume:2").expect("it can be made");
+        lab.execute("unmount volume:1 /c").expect("it is there");
+        lab.execute("unmount /c").expect("it is there");
         assert!(lab.names.text().is_empty() && lab.names.table.lines_kept() < 200);
     }
     // An endless history has a limit.
-    let made = (0..100_000).take_while(|_| lab.say("bind /c /c").is_ok()).count();
+    let made = (0..100_000).take_while(|_| lab.execute("bind /c /c").is_ok()).count();
     assert!((60_000..70_000).contains(&made), "{made}");
-    lab.say("unmount /c").expect("it is there");
-    lab.say("bind /c /c").expect("there is room again");
+    lab.execute("unmount /c").expect("it is there");
+    lab.execute("bind /c /c").expect("there is room again");
 }
 
 fn random_line(rng: &mut Rng) -> String {
@@ -130,14 +130,14 @@ fn a_name_space_said_again_is_the_same() {
         let (mut lab, mut made) = (Lab::new(&TREES), Vec::new());
         for _ in 0..rng.usize(1..30) {
             let line = random_line(&mut rng);
-            if lab.say(&line).is_ok() {
+            if lab.execute(&line).is_ok() {
                 made.push(line);
             }
         }
         let text = lab.names.text();
         let mut again = Lab::new(&TREES);
         for line in &text {
-            let done = again.say(line);
+            let done = again.execute(line);
             assert_eq!(done, Ok(()), "seed {seed}: {line}\nsaid: {made:#?}\nshown: {text:#?}");
         }
         let source_text = format!("seed {seed}\nsaid: {made:#?}\nshown: {text:#?}");

@@ -16,7 +16,7 @@ impl<D: DataType> Replica<D> {
         assert!(self.origins.done().covers(has), "written operations were done");
         let news = self.unwritten.iter().rev().find_map(|record| record.member_state.as_ref());
         let last = news.unwrap_or(self.members.announced());
-        assert_eq!(last, self.members.member_state(), "how it stands is said, or will be");
+        assert_eq!(last, self.members.member_state(), "its state was reported, or will be");
     }
 
     /// Asserts that the order has the operations done and not final, and agrees with the members.

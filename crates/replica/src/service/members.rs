@@ -499,7 +499,7 @@ impl Members {
         assert!(change.is_some() || self.seals.is_empty(), "only a change is sealed");
         assert!(change.is_some() || self.reached.is_none(), "only a change is reached");
         let announced = self.announced.membership.epoch.number;
-        assert!(announced <= now.epoch.number, "nothing is said before it is so");
+        assert!(announced <= now.epoch.number, "an epoch was announced before it began");
         assert!(!self.seals.contains_key(&self.me), "it knows of itself");
         assert!(now.members.len() <= MEMBERS_MAX, "members are limited");
         assert!(now.members.keys().all(|id| !now.retired.contains_key(id)), "nobody comes again");

@@ -239,7 +239,7 @@ impl Peer {
         }
         self.asks = true;
         self.timeout = (self.timeout * 2).min(TIMEOUT_MAX);
-        assert!(self.timeout >= TIMEOUT, "patience grows");
+        assert!(self.timeout >= TIMEOUT, "the timeout never shrinks");
     }
 
     fn check(&self) {

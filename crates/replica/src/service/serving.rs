@@ -27,7 +27,7 @@ impl<D: DataType> Replica<D> {
         request: Blocked<D::Operator>,
         out: &mut Outputs<D>,
     ) -> Option<Blocked<D::Operator>> {
-        let is_first = !self.waiting.has_ready() && !self.waiting.has_sayable();
+        let is_first = !self.waiting.has_ready() && !self.waiting.has_durable();
         let is_next = is_first && self.origins.done().covers(&request.after);
         let shows = self.shows(&request);
         if !is_next || !self.meter.has_left() || !self.prepare(shows) {
@@ -75,7 +75,7 @@ impl<D: DataType> Replica<D> {
         let token = self.origins.done().clone();
         // Operations that it shows may not be in the journal yet.
         if self.unwritten.is_empty() {
-            self.waiting.let_say(self.written);
+            self.waiting.allow_send(self.written);
             if self.meter.has_left() {
                 self.meter.spend(1 + work::of_bytes(self.data.value_size(&value)));
                 return out.push(Output::Answer { ticket, value, is_final, token });
@@ -83,7 +83,7 @@ impl<D: DataType> Replica<D> {
         }
         let value = self.sized(value);
         self.waiting.answer_when(self.written, (ticket, until), value, is_final, token);
-        self.waiting.say(&mut self.meter, out);
+        self.waiting.send_durable(&mut self.meter, out);
     }
 
     /// Returns a value with its heap size in bytes.

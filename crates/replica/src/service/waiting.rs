@@ -92,7 +92,7 @@ pub(super) struct Waiting<D: DataType> {
     /// Size of these in bytes.
     unsent_bytes: usize,
     /// Number of the last record in the journal.
-    sayable: u64,
+    durable: u64,
     /// By operation number.
     strict: BTreeMap<u64, Ticket>,
     /// Arrived requests plus created answers.
@@ -109,7 +109,7 @@ impl<D: DataType> Waiting<D> {
             held: Amount::default(),
             pending_answers: BTreeMap::new(),
             unsent_bytes: 0,
-            sayable: 0,
+            durable: 0,
             strict: BTreeMap::new(),
             arrivals: 0,
         }
@@ -244,21 +244,25 @@ impl<D: DataType> Waiting<D> {
     }
 
     /// Records that the journal is durable up to this record.
-    pub(super) fn let_say(&mut self, record: u64) {
-        self.sayable = self.sayable.max(record);
+    pub(super) fn allow_send(&mut self, record: u64) {
+        self.durable = self.durable.max(record);
     }
 
     /// Reports whether an answer is ready to be sent.
-    pub(super) fn has_sayable(&self) -> bool {
+    pub(super) fn has_durable(&self) -> bool {
         self.pending_answers
             .first_key_value()
-            .is_some_and(|((record, _), _)| *record <= self.sayable)
+            .is_some_and(|((record, _), _)| *record <= self.durable)
     }
 
     /// Sends answers whose records are durable, as far as the meter allows.
-    pub(super) fn say(&mut self, meter: &mut Meter, out: &mut Vec<Output<D::Operator, D::Value>>) {
+    pub(super) fn send_durable(
+        &mut self,
+        meter: &mut Meter,
+        out: &mut Vec<Output<D::Operator, D::Value>>,
+    ) {
         while meter.has_left()
-            && self.has_sayable()
+            && self.has_durable()
             && let Some((_, first)) = self.pending_answers.pop_first()
         {
             meter.spend(1 + work::of_bytes(first.bytes));
@@ -274,15 +278,15 @@ impl<D: DataType> Waiting<D> {
         match self.leave(ticket) {
             Some(QueueKey::Blocked(of, number, arrival)) => {
                 let request = self.blocked.remove(&(of, number, arrival));
-                self.release(&request.expect("it is where its place says"));
+                self.release(&request.expect("it is at its place"));
             }
             Some(QueueKey::Ready(arrival)) => {
                 let request = self.ready.remove(&arrival);
-                self.release(&request.expect("it is where its place says"));
+                self.release(&request.expect("it is at its place"));
             }
             Some(QueueKey::PendingAnswer(record, arrival)) => {
                 let pending_answers = self.pending_answers.remove(&(record, arrival));
-                self.unsent_bytes -= pending_answers.expect("it is where its place says").size();
+                self.unsent_bytes -= pending_answers.expect("it is at its place").size();
             }
             Some(QueueKey::Strict(number)) => drop(self.strict.remove(&number)),
             None => {}
@@ -348,7 +352,7 @@ impl<D: DataType> Waiting<D> {
                     .map(|pending_answers| pending_answers.ticket),
                 QueueKey::Strict(number) => self.strict.get(number).copied(),
             };
-            assert_eq!(found, Some(*ticket), "a ticket is where its place says");
+            assert_eq!(found, Some(*ticket), "a ticket is at its place");
         }
         let held = self.blocked.values().chain(self.ready.values());
         assert_eq!(self.held.bytes, held.map(Blocked::size).sum::<usize>(), "bytes are counted");

@@ -129,17 +129,17 @@ fn introduced(join_request: Option<JoinRequest>) -> Peer {
 #[test]
 fn messages_queued_during_a_write_go_with_the_next() {
     let mut peer = up();
-    let say = |peer: &mut Peer, text: &str| step(peer, Input::Send(text.as_bytes().to_vec()));
+    let send = |peer: &mut Peer, text: &str| step(peer, Input::Send(text.as_bytes().to_vec()));
     let all = frames(&[b"ab", b"c", b"d"]);
     let at = all[0].len() as u64;
-    assert_eq!(say(&mut peer, "ab"), [Output::Write(OPEN, 0, all[0].clone())]);
-    assert_eq!(say(&mut peer, "c"), []);
-    assert_eq!(say(&mut peer, "d"), []);
+    assert_eq!(send(&mut peer, "ab"), [Output::Write(OPEN, 0, all[0].clone())]);
+    assert_eq!(send(&mut peer, "c"), []);
+    assert_eq!(send(&mut peer, "d"), []);
     assert_eq!(step(&mut peer, written()), [Output::Write(OPEN, at, all[1..].concat())]);
     assert_eq!(step(&mut peer, written()), []);
     let failed = step(&mut peer, Input::Leave);
     assert_eq!(failed, [Output::Disconnected, Output::Close(OPEN)]);
-    assert_eq!(say(&mut peer, "lost"), []);
+    assert_eq!(send(&mut peer, "lost"), []);
 }
 
 /// A heartbeat reads the verdict, and the other replica replies in its next turn.

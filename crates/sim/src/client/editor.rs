@@ -115,7 +115,7 @@ impl Editor {
         }
     }
 
-    fn say(&mut self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
+    fn send(&mut self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);
         self.since = io.now();
@@ -145,7 +145,7 @@ impl Editor {
             }
         };
         self.phase = Phase::Opening(step);
-        self.say(io, if step == 0 { NO_TAG } else { SINGLE }, &message);
+        self.send(io, if step == 0 { NO_TAG } else { SINGLE }, &message);
     }
 
     fn opened(&mut self, io: &mut Io<'_>, step: usize, reply: &Rmessage<'_>, excused: bool) {
@@ -202,7 +202,7 @@ impl Editor {
             out.flushed = true;
             io.trace(format_args!("flushes {oldtag}"));
             self.flushes.insert(FLUSHES + oldtag, oldtag);
-            self.say(io, FLUSHES + oldtag, &Tmessage::Flush { oldtag });
+            self.send(io, FLUSHES + oldtag, &Tmessage::Flush { oldtag });
         }
         if io.one_in(self.setup.breaks) {
             self.leave(io);
@@ -222,7 +222,7 @@ impl Editor {
             }
             Edit::Read(_) => unreachable!("reads of all are not drawn"),
         };
-        self.say(io, tag, &message);
+        self.send(io, tag, &message);
     }
 
     fn message(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
@@ -265,7 +265,7 @@ impl Editor {
             (Edit::Append(data) | Edit::Write(_, data), Rmessage::Write { count }) => {
                 let (length, count) = (data.len(), *count as usize);
                 let whole = count == length || count < length && excused;
-                assert!(whole, "{count} of {length} bytes are said to be written");
+                assert!(whole, "{count} of {length} bytes were acknowledged");
                 data.truncate(count);
             }
             (Edit::Resize(_), Rmessage::Setattr {}) => {}
@@ -297,7 +297,7 @@ impl Editor {
 
     fn read_on(&mut self, io: &mut Io<'_>) {
         let (offset, count) = (self.seen.len() as u64, self.msize - 24);
-        self.say(io, SINGLE, &Tmessage::Read { fid: WRITE, offset, count });
+        self.send(io, SINGLE, &Tmessage::Read { fid: WRITE, offset, count });
     }
 
     /// Handles a piece of the file, and checks the whole file after the last one.

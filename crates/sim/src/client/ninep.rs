@@ -166,7 +166,7 @@ impl Ninep {
         }
     }
 
-    fn say(&self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
+    fn send(&self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);
         io.send(&bytes);
@@ -178,7 +178,7 @@ impl Ninep {
         self.since = io.now();
         let msize = [4096, 8192, 1 << 21][io.rng().usize(..3)];
         self.msize = msize;
-        self.say(io, NO_TAG, &Tmessage::Version { msize, version });
+        self.send(io, NO_TAG, &Tmessage::Version { msize, version });
     }
 
     fn free_tag(&mut self) -> u16 {
@@ -206,7 +206,7 @@ impl Ninep {
                 let uid = self.setup.linux.then_some(0);
                 let (uname, aname): (&[u8], _) = (b"sim", aname.as_bytes());
                 let attach = Tmessage::Attach { fid: HOME, afid: NO_FID, uname, aname, uid };
-                self.say(io, ATTACH, &attach);
+                self.send(io, ATTACH, &attach);
             }
             (Phase::Attaching, ATTACH, Rmessage::Attach { qid }) => {
                 assert_eq!(qid.path, self.setup.inode, "attached elsewhere");
@@ -332,7 +332,7 @@ impl Ninep {
         let prompt = unhindered && out.request.only_looks();
         self.flushes.insert(tag, (oldtag, io.now(), prompt));
         io.trace(format_args!("{tag} flushes {oldtag}"));
-        self.say(io, tag, &Tmessage::Flush { oldtag });
+        self.send(io, tag, &Tmessage::Flush { oldtag });
     }
 
     /// Sends something that violates the protocol.
@@ -344,9 +344,9 @@ impl Ninep {
             1 => io.send(&[0xff; 9]),
             2 => {
                 // The first of these tags may have a reply by now; then the second is invalid.
-                self.say(io, 0, &Tmessage::Clunk { fid: 7777 });
+                self.send(io, 0, &Tmessage::Clunk { fid: 7777 });
                 let tag = self.outstanding.keys().next().copied().unwrap_or(1);
-                self.say(io, tag, &Tmessage::Clunk { fid: 7777 });
+                self.send(io, tag, &Tmessage::Clunk { fid: 7777 });
                 io.finish();
             }
             _ => {

@@ -181,7 +181,7 @@ impl QuotaClient {
         self.connection.leave(io);
     }
 
-    fn say(&mut self, io: &mut Io<'_>, index: usize, activity: Activity, message: &Tmessage<'_>) {
+    fn send(&mut self, io: &mut Io<'_>, index: usize, activity: Activity, message: &Tmessage<'_>) {
         io.trace(format_args!("{}: {activity:?}", self.slots[index].name));
         self.slots[index].activity = activity;
         self.connection.send(io, tag(index), std::slice::from_ref(message));
@@ -201,7 +201,7 @@ impl QuotaClient {
         let frees_later = before.is_some() && after.is_none() && slot.fid == Fid::Open;
         slot.history.begin(io.now().0, after);
         let key = self.setup.ledger.borrow_mut().begin(io.now(), usages);
-        self.say(io, index, Activity::Changing(key, frees_later), message);
+        self.send(io, index, Activity::Changing(key, frees_later), message);
     }
 
     /// Draws and begins a request.
@@ -220,7 +220,7 @@ impl QuotaClient {
             (None, Fid::Free) => {
                 let dir = io.rng().usize(..DIRS.len());
                 let message = walk(dir_fid(dir), fid_of(index), &[]);
-                self.say(io, index, Activity::Moving(Fid::Directory(dir)), &message);
+                self.send(io, index, Activity::Moving(Fid::Directory(dir)), &message);
             }
             (None, Fid::Open) => unreachable!("closed above"),
             (Some(entry), fid) => match (&entry.file, fid) {
@@ -239,7 +239,7 @@ impl QuotaClient {
 
     fn clunk(&mut self, io: &mut Io<'_>, index: usize) {
         let message = Tmessage::Clunk { fid: fid_of(index) };
-        self.say(io, index, Activity::Moving(Fid::Free), &message);
+        self.send(io, index, Activity::Moving(Fid::Free), &message);
     }
 
     /// Searches for an entry.
@@ -248,7 +248,7 @@ impl QuotaClient {
         // An entry that was found in one directory must not be in the other one.
         let newfid = fid_of(index) + 20 * u32::from(found);
         let message = walk(dir_fid(dir), newfid, &[name.as_bytes()]);
-        self.say(io, index, Activity::Searching(dir, found), &message);
+        self.send(io, index, Activity::Searching(dir, found), &message);
     }
 
     fn open(&mut self, io: &mut Io<'_>, index: usize, dir: usize) {
@@ -317,7 +317,7 @@ impl QuotaClient {
             }
             14 | 15 => {
                 let message = Tmessage::Fsync { fid, data_only: Some(0) };
-                self.say(io, index, Activity::Syncing, &message);
+                self.send(io, index, Activity::Syncing, &message);
             }
             16 => self.rename(io, index, entry),
             17 => self.remove(io, index, entry),
@@ -336,7 +336,7 @@ impl QuotaClient {
 
     fn describe(&mut self, io: &mut Io<'_>, index: usize, dir: usize) {
         let message = Tmessage::Getattr { fid: fid_of(index), mask: 0x7ff };
-        self.say(io, index, Activity::Describing(dir), &message);
+        self.send(io, index, Activity::Describing(dir), &message);
     }
 
     /// Reads the next part of an entry's contents.

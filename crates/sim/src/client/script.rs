@@ -30,7 +30,7 @@ impl Script {
         Script { listener, lines, next: 0, input: Vec::new(), connected: false, done: false }
     }
 
-    fn say(&mut self, io: &mut Io<'_>) {
+    fn send(&mut self, io: &mut Io<'_>) {
         let line = self.lines[self.next].clone();
         self.next += 1;
         io.trace(format_args!("{line}"));
@@ -84,7 +84,7 @@ impl Client for Script {
         if !self.connected {
             self.connected = io.connect(self.listener);
         } else if self.next < self.lines.len() {
-            self.say(io);
+            self.send(io);
         } else {
             return io.finish();
         }

@@ -105,7 +105,7 @@ impl MuxClient {
         }
     }
 
-    fn say(&self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
+    fn send(&self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);
         io.send(&bytes);
@@ -116,7 +116,7 @@ impl MuxClient {
         self.since = io.now();
         self.msize = [8192, 32_768][io.rng().usize(..2)];
         let message = Tmessage::Version { msize: self.msize, version: b"9P2000.L" };
-        self.say(io, NO_TAG, &message);
+        self.send(io, NO_TAG, &message);
     }
 
     fn message(&mut self, io: &mut Io<'_>, bytes: &[u8]) {
@@ -129,7 +129,7 @@ impl MuxClient {
                 self.phase = Phase::Attaching;
                 let (uname, aname, uid): (&[u8], &[u8], _) = (b"", b"/", Some(0));
                 let attach = Tmessage::Attach { fid: ROOT, afid: NO_FID, uname, aname, uid };
-                self.say(io, ATTACH, &attach);
+                self.send(io, ATTACH, &attach);
             }
             (Phase::Attaching, ATTACH, Rmessage::Attach { qid }) => {
                 let root = self.setup.space.number(&self.setup.space.root().file);
@@ -257,7 +257,7 @@ impl MuxClient {
             if waiting.flush_at.is_some_and(|at| at <= now) && waiting.flushed.is_none() {
                 (waiting.flush_at, waiting.flushed) = (None, Some(now));
                 let oldtag = u16::try_from(lane).expect("few lanes");
-                self.say(io, FLUSHES + oldtag, &Tmessage::Flush { oldtag });
+                self.send(io, FLUSHES + oldtag, &Tmessage::Flush { oldtag });
             }
         }
         if self.phase == Phase::Patient {

@@ -331,9 +331,9 @@ impl MuxWorld {
             let (downs, ups): (Vec<_>, Vec<_>) =
                 of_it.partition(|(_, outputs)| outputs.contains(": not connected: "));
             let times = downs.iter().filter(|(_, outputs)| *outputs == news).count();
-            assert!(times <= most, "{news}: this was said {times} times, of {most} connections");
+            assert!(times <= most, "{news}: logged {times} times, of {most} connections");
             // Once a minute, and after each message about a lost connection.
-            assert!(ups.len() <= downs.len() + 2 * most, "{news}: said {} times", ups.len());
+            assert!(ups.len() <= downs.len() + 2 * most, "{news}: logged {} times", ups.len());
             let away = self.fault_log.borrow().away(now);
             let server = |place: &&usize| {
                 news.starts_with(&address(self.servers[**place].listener).to_string())
@@ -351,7 +351,7 @@ impl MuxWorld {
             last.insert(name, text);
         }
         let bad = last.iter().find(|(_, text)| !text.starts_with("connected"));
-        assert!(bad.is_none(), "the last that was said: {bad:?}");
+        assert!(bad.is_none(), "last messages: {bad:?}");
     }
 
     fn wait(&mut self) {

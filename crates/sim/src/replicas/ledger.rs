@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(super) enum Fate {
     /// It was acknowledged.
     Done,
-    /// Every reply said that it was not done.
+    /// Every reply was "not done".
     Undone,
     /// Unknown: done, not done, or still pending.
     Unknown,

@@ -80,7 +80,7 @@ impl Stream {
         self.state == State::Open
     }
 
-    fn say(&self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
+    fn send(&self, io: &mut Io<'_>, tag: u16, message: &Tmessage<'_>) {
         let mut bytes = Vec::new();
         message.encode(tag, &mut bytes);
         io.send(&bytes);
@@ -93,7 +93,7 @@ impl Stream {
             return false;
         }
         self.state = State::Greeting;
-        self.say(io, NO_TAG, &Tmessage::Version { msize: MSIZE, version: b"9P2000.L" });
+        self.send(io, NO_TAG, &Tmessage::Version { msize: MSIZE, version: b"9P2000.L" });
         true
     }
 
@@ -109,7 +109,7 @@ impl Stream {
         assert!(bytes.len() + 100 < MSIZE as usize, "it fits into one message");
         self.writes = (self.writes + 1) % 1000;
         let message = Tmessage::Write { fid: FILE, offset: self.written, data: Data(bytes) };
-        self.say(io, WRITE_TAGS + self.writes, &message);
+        self.send(io, WRITE_TAGS + self.writes, &message);
         self.written += bytes.len() as u64;
     }
 
@@ -121,7 +121,7 @@ impl Stream {
     /// Reads from the present offset.
     pub(super) fn read(&mut self, io: &mut Io<'_>) {
         let message = Tmessage::Read { fid: FILE, offset: self.read, count: COUNT };
-        self.say(io, READ_TAG, &message);
+        self.send(io, READ_TAG, &message);
     }
 
     /// Handles received bytes; returns the events.
@@ -138,20 +138,20 @@ impl Stream {
                 let (uname, aname): (&[u8], &[u8]) = (b"nobody", b"/");
                 let attach =
                     Tmessage::Attach { fid: ROOT, afid: NO_FID, uname, aname, uid: Some(65_534) };
-                self.say(io, TAG, &attach);
+                self.send(io, TAG, &attach);
                 self.state = State::Attaching;
                 None
             }
             (State::Attaching, TAG, Rmessage::Attach { .. }) => {
                 let names: Vec<&[u8]> = self.path.iter().map(|name| name.as_bytes()).collect();
                 let names = Names::new(&names).expect("few names");
-                self.say(io, TAG, &Tmessage::Walk { fid: ROOT, newfid: FILE, names });
+                self.send(io, TAG, &Tmessage::Walk { fid: ROOT, newfid: FILE, names });
                 self.state = State::Walking;
                 None
             }
             (State::Walking, TAG, Rmessage::Walk { .. }) => {
                 let flags = self.access as u32;
-                self.say(io, TAG, &Tmessage::Lopen { fid: FILE, flags });
+                self.send(io, TAG, &Tmessage::Lopen { fid: FILE, flags });
                 self.state = State::Opening;
                 None
             }

@@ -285,7 +285,7 @@ impl InstallWorld {
                 None => return,
             },
             ScheduledEvent::File => return self.come(),
-            ScheduledEvent::Say => return self.say(out),
+            ScheduledEvent::Say => return self.begin_change(out),
             ScheduledEvent::Crash => return self.crash(),
             ScheduledEvent::Stop => {
                 self.ended = true;
@@ -380,7 +380,7 @@ impl InstallWorld {
     }
 
     /// Begins to install or remove something.
-    fn say(&mut self, out: &mut Vec<Output>) {
+    fn begin_change(&mut self, out: &mut Vec<Output>) {
         if self.install_client.is_some() {
             return;
         }
@@ -517,7 +517,7 @@ impl InstallWorld {
         for (label, version) in notified.into_iter().filter(|(it, _)| !self.doubt.contains(it)) {
             let found = all.iter().find(|it| it["name"] == label);
             let found = found.and_then(|it| it["current"].as_u64());
-            assert_eq!(found, version.map(u64::from), "{label} is not what was told");
+            assert_eq!(found, version.map(u64::from), "{label} differs from the acknowledged one");
             self.judged += 1;
         }
         for label in std::mem::take(&mut self.doubt) {

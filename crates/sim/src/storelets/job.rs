@@ -256,7 +256,7 @@ impl Job {
             end = Some(match &line {
                 Some(line) => {
                     let text = line.trim_end().strip_prefix("upcall: ").expect("it was found");
-                    let (end, reason) = text.split_once(": ").expect("both are said");
+                    let (end, reason) = text.split_once(": ").expect("an end and a reason");
                     (end_of(end), reason.to_string())
                 }
                 None => (End::Exit, String::new()),
@@ -310,7 +310,7 @@ impl Job {
             assert!(env.faults > 0 || forbidden, "exit {code:?} {writes}: {:?}", self.plan);
         }
         if let Some(report) = received.report.as_ref().filter(|_| *kind == Kinds::Hog) {
-            let used = report["memory"].as_u64().expect("it is told");
+            let used = report["memory"].as_u64().expect("a number of bytes");
             assert!(used + (4 << 16) > budget.memory, "it got {used} only: {budget:?}");
         }
     }

@@ -70,7 +70,7 @@ pub(super) struct Clients {
     /// Files that writers must have written: paths and contents.
     written: Vec<(String, Vec<u8>)>,
     judged: u64,
-    /// Whether the server was asked to stop, and whether it has said so.
+    /// Whether the server was requested to stop, and whether it has acknowledged it.
     stopping: bool,
     drained: Option<Instant>,
     is_gone: bool,

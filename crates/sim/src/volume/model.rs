@@ -43,7 +43,7 @@ impl Model {
                     bytes[start..end].fill(0);
                 }
                 Change::Attach { .. } | Change::Free { .. } => {
-                    unreachable!("blocks are said to the model as a write")
+                    unreachable!("the model receives blocks as a write")
                 }
             }
         }

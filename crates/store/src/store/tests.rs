@@ -213,7 +213,7 @@ impl Rig {
             }
             self.progress();
         }
-        panic!("it is never said: {:?}", self.store.counts());
+        panic!("no notification: {:?}", self.store.counts());
     }
 
     fn fetch(&mut self, missing: Missing) {

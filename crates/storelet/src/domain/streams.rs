@@ -170,7 +170,7 @@ impl StreamBuffers {
     }
 
     /// Appends output of a storelet.
-    pub(crate) fn say(
+    pub(crate) fn append(
         &mut self,
         stage: usize,
         stream: Stream,

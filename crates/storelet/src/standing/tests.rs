@@ -87,7 +87,7 @@ impl Lab {
         out
     }
 
-    fn say(&mut self, text: &str, module: Option<u8>) -> Vec<Output> {
+    fn change(&mut self, text: &str, module: Option<u8>) -> Vec<Output> {
         self.install_session += 1;
         let registry_change =
             RegistryChange::parse(text.as_bytes(), &Maxima::NONE).expect("it makes sense");
@@ -121,7 +121,7 @@ impl Lab {
 
     /// Sends a request and makes its change durable.
     fn done(&mut self, text: &str, module: Option<u8>) -> Filed {
-        let requested = self.say(text, module);
+        let requested = self.change(text, module);
         let mut notified = self.keep(requested, true);
         assert_eq!(notified.len(), 1, "{notified:?}");
         notified.remove(0)
@@ -180,7 +180,7 @@ fn versions_come_are_used_and_go() {
 fn a_crash_leaves_what_was_told_and_nothing_in_half() {
     let mut lab = Lab::new(BTreeMap::new());
     lab.install(1);
-    let requested = lab.say("name wc\nmodule 1", Some(2));
+    let requested = lab.change("name wc\nmodule 1", Some(2));
     let [Output::Keep(_, changes)] = &requested[..] else { panic!("{requested:?}") };
     for count in 0..=changes.len() {
         let mut disk = lab.disk.clone();
@@ -194,7 +194,7 @@ fn a_crash_leaves_what_was_told_and_nothing_in_half() {
 #[test]
 fn storelets_that_were_not_saved_are_not_installed() {
     let mut lab = Lab::new(BTreeMap::new());
-    let requested = lab.say("name wc\nmodule 1", Some(1));
+    let requested = lab.change("name wc\nmodule 1", Some(1));
     assert!(lab.resolve("standing wc").is_err(), "it is not durable yet");
     let notified = lab.keep(requested, false);
     assert!(
@@ -203,8 +203,8 @@ fn storelets_that_were_not_saved_are_not_installed() {
     );
     assert!(lab.resolve("standing wc").is_err());
     // Concurrent requests are executed one after the other.
-    let first = lab.say("name wc\nmodule 1", Some(1));
-    assert!(lab.say("name wc\nmodule 1", Some(2)).is_empty());
+    let first = lab.change("name wc\nmodule 1", Some(1));
+    assert!(lab.change("name wc\nmodule 1", Some(2)).is_empty());
     let versions: Vec<_> = lab.keep(first, true).iter().map(|filed| filed.version).collect();
     assert_eq!(versions, [Some(1), Some(2)]);
 }

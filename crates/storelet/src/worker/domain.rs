@@ -174,7 +174,7 @@ impl Domain {
     }
 
     /// Sends the buffered output.
-    pub(super) fn say(&mut self, id: DomainId, out: &mut Vec<Output>) {
+    pub(super) fn emit(&mut self, id: DomainId, out: &mut Vec<Output>) {
         let emitted = mem::take(&mut self.emitted);
         let tell = |(stream, bytes)| Output::Tell(ToHome::Emitted(id, stream, bytes));
         out.extend(emitted.into_iter().map(tell));
@@ -191,7 +191,7 @@ impl Domain {
 
     /// Reports the end.
     pub(super) fn end(&mut self, id: DomainId, now: Instant, ended: &Ended, out: &mut Vec<Output>) {
-        self.say(id, out);
+        self.emit(id, out);
         let unmade = Used { served_ns: self.owed_ns, ..Used::default() };
         let used = self.guest.as_ref().map_or(unmade, |guest| guest.used());
         let report = Report::new(ended, used, now.0 - self.since.0);

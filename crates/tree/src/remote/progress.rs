@@ -298,11 +298,11 @@ impl Remote {
         match next {
             Ok(Next::Send(step, messages)) => {
                 self.pending.wait(slot, step);
-                self.say(slot, (0..).zip(messages).collect());
+                self.send_all(slot, (0..).zip(messages).collect());
             }
             Ok(Next::More(step, messages)) => {
                 self.pending.wait(slot, step);
-                self.say(slot, messages);
+                self.send_all(slot, messages);
             }
             Ok(Next::Again) => unreachable!("it went on, or was cancelled"),
             Ok(Next::Pause(until)) => {
@@ -322,7 +322,7 @@ impl Remote {
         }
     }
 
-    fn say(&mut self, slot: usize, messages: Vec<(u32, Message)>) {
+    fn send_all(&mut self, slot: usize, messages: Vec<(u32, Message)>) {
         assert!(!self.pending[slot].cancelled, "nothing is begun for who is gone");
         for (part, message) in messages {
             let it = &mut self.pending[slot];

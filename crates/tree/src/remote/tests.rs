@@ -71,8 +71,8 @@ impl Lab {
     fn up_as(config: Config, dialect: &'static [u8]) -> Lab {
         let mut lab = Lab::new(config);
         lab.connect();
-        lab.say(&Rmessage::Version { msize: 8192, version: dialect });
-        lab.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
+        lab.send(&Rmessage::Version { msize: 8192, version: dialect });
+        lab.send(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
         lab.text.clear();
         lab
     }
@@ -142,7 +142,7 @@ impl Lab {
     }
 
     /// Replies to the oldest message.
-    fn say(&mut self, message: &Rmessage<'_>) {
+    fn send(&mut self, message: &Rmessage<'_>) {
         let tag = self.tags.pop_front().unwrap_or(NO_TAG);
         self.say_to(tag, message);
     }
@@ -171,12 +171,12 @@ impl Lab {
         let access = Access { read: true, write: true, ..Access::default() };
         self.ask(1, Ask::Walk { from: root, names: vec![name("f")] });
         let qids = [qid(5, Qid::FILE)].into_iter().collect();
-        self.say(&Rmessage::Walk { qids });
+        self.send(&Rmessage::Walk { qids });
         let node = NodeId::new(3, 1);
         self.ask(2, Ask::Open { node, access });
-        self.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-        self.say(&Rmessage::Lopen { qid: qid(5, Qid::FILE), iounit: 0 });
-        self.say(&getattr());
+        self.send(&Rmessage::Walk { qids: [].into_iter().collect() });
+        self.send(&Rmessage::Lopen { qid: qid(5, Qid::FILE), iounit: 0 });
+        self.send(&getattr());
         self.text.clear();
         (node, OpenId::new(3, 0))
     }
@@ -187,9 +187,9 @@ impl Lab {
         let access = Access { write: true, ..Access::default() };
         let ask = Ask::Create { dir, name: name("f"), access, exclusive: true, mode: 0o644, gid };
         self.ask(1, ask);
-        self.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-        self.say(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
-        self.say(&getattr());
+        self.send(&Rmessage::Walk { qids: [].into_iter().collect() });
+        self.send(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
+        self.send(&getattr());
     }
 }
 
@@ -197,10 +197,10 @@ impl Lab {
 fn a_file_is_made_written_and_given_back() {
     let mut lab = Lab::up(b"9P2000.L");
     lab.create();
-    lab.say(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
+    lab.send(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
     let open = OpenId::new(3, 0);
     lab.ask(2, Ask::Write { open, offset: 7, data: Buf::from(&b"abc"[..]) });
-    lab.say(&Rmessage::Write { count: 3 });
+    lab.send(&Rmessage::Write { count: 3 });
     lab.step(Input::Close(open));
     lab.step(Input::Release(NodeId::new(3, 1)));
     expect![[r#"
@@ -228,18 +228,18 @@ fn a_file_is_made_written_and_given_back() {
 fn a_directory_that_is_walked_from_keeps_its_fid_until_that_is_answered() {
     let mut lab = Lab::up(b"9P2000.L");
     lab.ask(1, Ask::Walk { from: lab.remote.root(), names: vec![name("d")] });
-    lab.say(&Rmessage::Walk { qids: [qid(4, Qid::DIR)].into_iter().collect() });
+    lab.send(&Rmessage::Walk { qids: [qid(4, Qid::DIR)].into_iter().collect() });
     let (dir, gid) = (NodeId::new(3, 1), None);
     let access = Access { write: true, ..Access::default() };
     let ask = Ask::Create { dir, name: name("f"), access, exclusive: true, mode: 0o644, gid };
     lab.ask(2, ask);
-    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-    lab.say(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
+    lab.send(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.send(&Rmessage::Lcreate { qid: qid(5, Qid::FILE), iounit: 0 });
     lab.text.clear();
-    lab.say(&getattr());
+    lab.send(&getattr());
     // Like a session that rebinds the fid of the directory to the new file.
     lab.step(Input::Release(dir));
-    lab.say(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
+    lab.send(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
     expect![[r#"
         says Getattr
           reply 2 Created
@@ -280,11 +280,11 @@ fn a_cancelled_request_waits_for_what_the_server_says() {
     lab.ask(3, Ask::Read { open, offset: 0, count: 10, headroom: 0 });
     lab.step(Input::Cancel(RequestId(3)));
     lab.tags.pop_front();
-    lab.say(&Rmessage::Flush {});
+    lab.send(&Rmessage::Flush {});
     lab.ask(4, Ask::Stat { node });
     lab.step(Input::Cancel(RequestId(4)));
-    lab.say(&Rmessage::Lerror { ecode: 5 });
-    lab.say(&Rmessage::Flush {});
+    lab.send(&Rmessage::Lerror { ecode: 5 });
+    lab.send(&Rmessage::Flush {});
     expect![[r#"
         asks Read
           hears Read { fid: 2, offset: 0, count: 10 }
@@ -315,11 +315,11 @@ fn a_short_read_does_not_end_a_fetch() {
         let mut lab = Lab::up(b"9P2000.L");
         let ask = Ask::Fetch { root: None, path: vec![name("f")], read_max: 100, headroom: 0 };
         lab.ask(1, ask);
-        lab.say(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
-        lab.say(&attributes);
-        lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-        lab.say(&Rmessage::Lopen { qid: qid(5, Qid::FILE), iounit: 0 });
-        lab.say(&Rmessage::Read { data: Data(data) });
+        lab.send(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
+        lab.send(&attributes);
+        lab.send(&Rmessage::Walk { qids: [].into_iter().collect() });
+        lab.send(&Rmessage::Lopen { qid: qid(5, Qid::FILE), iounit: 0 });
+        lab.send(&Rmessage::Read { data: Data(data) });
         assert!(lab.text.contains("reply 1 Fetched"), "{}", lab.text);
         assert_eq!(lab.remote.opens.len(), usize::from(is_open), "{data:?} of {claimed}");
     }
@@ -333,9 +333,9 @@ fn a_full_tree_serves_the_files_that_are_open() {
     lab.ask(3, Ask::Walk { from: lab.remote.root(), names: vec![name("g")] });
     assert!(lab.text.contains("reply 3 TooManyOpen"), "{}", lab.text);
     lab.ask(4, Ask::Read { open, offset: 0, count: 3, headroom: 0 });
-    lab.say(&Rmessage::Read { data: Data(b"abc") });
+    lab.send(&Rmessage::Read { data: Data(b"abc") });
     lab.ask(5, Ask::Stat { node });
-    lab.say(&getattr());
+    lab.send(&getattr());
     let served = ["reply 4 Data", "reply 5 Stat"].iter().all(|reply| lab.text.contains(reply));
     assert!(served, "{}", lab.text);
 }
@@ -372,7 +372,7 @@ fn a_transfer_of_which_a_piece_was_never_sent_is_cancelled() {
     let (_, open) = lab.open();
     lab.ask(3, Ask::Read { open, offset: 0, count: 16_336, headroom: 0 });
     lab.step(Input::Cancel(RequestId(3)));
-    lab.say(&Rmessage::Read { data: Data(&data) });
+    lab.send(&Rmessage::Read { data: Data(&data) });
     assert!(lab.text.ends_with("reply 3 Cancelled\n"), "{}", lab.text);
 }
 
@@ -380,13 +380,13 @@ fn a_transfer_of_which_a_piece_was_never_sent_is_cancelled() {
 fn a_server_of_9p2000_is_spoken_to_in_its_own_words() {
     let mut lab = Lab::new(Config::default());
     lab.connect();
-    lab.say(&Rmessage::Version { msize: 8192, version: b"unknown" });
-    lab.say(&Rmessage::Version { msize: 8192, version: b"9P2000" });
-    lab.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
+    lab.send(&Rmessage::Version { msize: 8192, version: b"unknown" });
+    lab.send(&Rmessage::Version { msize: 8192, version: b"9P2000" });
+    lab.send(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
     let root = lab.remote.root();
     lab.ask(1, Ask::Remove { dir: root, name: name("f"), directory: Some(false) });
-    lab.say(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
-    lab.say(&Rmessage::Error { ename: b"permission denied" });
+    lab.send(&Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() });
+    lab.send(&Rmessage::Error { ename: b"permission denied" });
     lab.ask(2, Ask::ReadLink { node: root });
     expect![[r#"
           Connect
@@ -415,11 +415,11 @@ fn a_rewind_waits_for_the_read_in_progress() {
     let mut lab = Lab::up(b"9P2000");
     let from = lab.remote.root();
     lab.ask(1, Ask::Walk { from, names: vec![name("d")] });
-    lab.say(&Rmessage::Walk { qids: [qid(5, Qid::DIR)].into_iter().collect() });
+    lab.send(&Rmessage::Walk { qids: [qid(5, Qid::DIR)].into_iter().collect() });
     lab.ask(2, Ask::Open { node: NodeId::new(3, 1), access: Access::READ });
-    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-    lab.say(&Rmessage::Open { qid: qid(5, Qid::DIR), iounit: 0 });
-    lab.say(&Rmessage::Stat { stat: directory(b"d") });
+    lab.send(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.send(&Rmessage::Open { qid: qid(5, Qid::DIR), iounit: 0 });
+    lab.send(&Rmessage::Stat { stat: directory(b"d") });
     let list = |cookie| {
         let open = OpenId::new(3, 0);
         Ask::List { open, cookie, bytes_max: 1000, detail: Detail::Name }
@@ -430,12 +430,12 @@ fn a_rewind_waits_for_the_read_in_progress() {
         data
     };
     lab.ask(3, list(0));
-    lab.say(&Rmessage::Read { data: Data(&entries(b"a")) });
+    lab.send(&Rmessage::Read { data: Data(&entries(b"a")) });
     lab.text.clear();
     lab.ask(4, list(1));
     lab.ask(5, list(0));
     assert!(lab.remote.deadline().is_none_or(|at| at > lab.remote.now), "nobody polls");
-    lab.say(&Rmessage::Read { data: Data(&entries(b"b")) });
+    lab.send(&Rmessage::Read { data: Data(&entries(b"b")) });
     expect![[r#"
         asks List
           hears Read { fid: 2, offset: 50, count: 8168 }
@@ -457,10 +457,10 @@ fn a_server_without_tremove_hears_the_name() {
     let mut lab = Lab::up(b"9P2000.L");
     let (node, _) = lab.open();
     lab.ask(3, Ask::RemoveNode { node });
-    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-    lab.say(&Rmessage::Lerror { ecode: 38 });
-    lab.say(&Rmessage::Clunk {});
-    lab.say(&Rmessage::Unlinkat {});
+    lab.send(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.send(&Rmessage::Lerror { ecode: 38 });
+    lab.send(&Rmessage::Clunk {});
+    lab.send(&Rmessage::Unlinkat {});
     expect![[r#"
         asks RemoveNode
           hears Walk { fid: 1, newfid: 3, names: [] }
@@ -507,7 +507,7 @@ fn an_entry_that_is_none_or_two_ends_the_connection() {
             let (from, new_name) = (lab.remote.root(), name("g"));
             let name = name("f");
             lab.ask(1, Ask::Rename { from, name, to: from, new_name, replace: false });
-            lab.say(&Rmessage::Walk { qids: qids.iter().copied().collect() });
+            lab.send(&Rmessage::Walk { qids: qids.iter().copied().collect() });
             assert!(lab.text.contains("reply 1 Io\n  Hangup"), "{}", lab.text);
         }
     }
@@ -561,11 +561,11 @@ fn fids_of_users_who_are_long_gone_are_given_back() {
         let user = User { uid, gid: uid, groups: Vec::new(), commands: false };
         let request = Request { caller: Caller::User(user.into()), ask: Ask::Stat { node } };
         lab.step(Input::Ask(RequestId(uid.into()), request));
-        lab.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
+        lab.send(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
         if lab.tags.len() > 1 {
-            lab.say(&Rmessage::Clunk {});
+            lab.send(&Rmessage::Clunk {});
         }
-        lab.say(&getattr());
+        lab.send(&getattr());
         assert!(lab.tags.is_empty() && lab.text.ends_with("Stat\n"), "{}", lab.text);
     }
     assert!(lab.remote.calls.session().fids() < 100, "{}", lab.remote.calls.session().fids());
@@ -637,7 +637,7 @@ fn a_line_that_does_not_move_is_cleared() {
     };
     wait(&mut lab, 9);
     // As long as some requests are answered, the others wait.
-    lab.say(&Rmessage::Read { data: Data(b"abc") });
+    lab.send(&Rmessage::Read { data: Data(b"abc") });
     wait(&mut lab, 9);
     assert!(!lab.text.contains("Busy"), "{}", lab.text);
     lab.tick();
@@ -645,8 +645,8 @@ fn a_line_that_does_not_move_is_cleared() {
     wait(&mut lab, 1);
     lab.step(Input::Close(open));
     wait(&mut lab, 30);
-    lab.say(&Rmessage::Read { data: Data(b"abc") });
-    lab.say(&Rmessage::Read { data: Data(b"abc") });
+    lab.send(&Rmessage::Read { data: Data(b"abc") });
+    lab.send(&Rmessage::Read { data: Data(b"abc") });
     expect![[r#"
         says Read
           reply 3 Data
@@ -669,11 +669,11 @@ fn an_open_file_survives_a_server_that_cannot_just_now() {
         let (_, open) = lab.open();
         lab.hang_up();
         lab.connect();
-        lab.say(&Rmessage::Version { msize: 8192, version: b"9P2000.L" });
-        lab.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
+        lab.send(&Rmessage::Version { msize: 8192, version: b"9P2000.L" });
+        lab.send(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
         let read = || Ask::Read { open, offset: 0, count: 3, headroom: 0 };
         lab.ask(3, read());
-        lab.say(&Rmessage::Lerror { ecode });
+        lab.send(&Rmessage::Lerror { ecode });
         lab.text.clear();
         lab.ask(4, read());
         assert_eq!(lab.text.contains("reply 4 Stale"), stale, "{ecode}: {}", lab.text);
@@ -688,11 +688,11 @@ fn states_md_is_fresh() {
         for count in 0..answers.len() {
             let (mut lab, node, open) = prepared();
             lab.ask(9, ask(node, open));
-            answers[..count].iter().for_each(|answer| lab.say(answer));
+            answers[..count].iter().for_each(|answer| lab.send(answer));
             for (label, message) in [("", answers[count].clone()), ("Failed", failed())] {
                 let (mut lab, node, open) = prepared();
                 lab.ask(9, ask(node, open));
-                answers[..count].iter().for_each(|answer| lab.say(answer));
+                answers[..count].iter().for_each(|answer| lab.send(answer));
                 let tag = lab.tags.pop_front().unwrap();
                 let mut bytes = Vec::new();
                 message.encode(tag, &mut bytes);

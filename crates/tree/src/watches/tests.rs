@@ -434,7 +434,7 @@ fn all_files_are_watched_by_number_and_a_slow_reader_learns_of_it() {
     let written = format!("{{\"change\":\"written\",\"file\":{file}}}\n");
     assert_eq!(world.settle(), format!("{{\"change\":\"entry\",\"file\":1}}\n{written}"));
     world.read(100);
-    assert!(world.outputs.is_empty(), "nothing is said before the next beat");
+    assert!(world.outputs.is_empty(), "no output before the next beat");
     world.now = world.now + BEAT_ALL;
     world.tick();
     assert_eq!(mem::take(&mut world.outputs), b"\n");

@@ -106,7 +106,7 @@ struct Fate {
 fn child(dir: &Scratch, name: &str, (wasm, code): (&[u8], u8), limits: &str) -> Fate {
     let name = format!("{name}-{code}");
     let input = file(dir, &name, &[&[7; 32], &[code][..], wasm].concat());
-    let outputs = [dir.path().join(format!("{name}.out")), dir.path().join(format!("{name}.said"))];
+    let outputs = [dir.path().join(format!("{name}.out")), dir.path().join(format!("{name}.err"))];
     let [output, printed] = outputs.each_ref().map(|path| File::create(path).unwrap());
     let mut command = Command::new("/bin/sh");
     let script = format!("ulimit {limits}; exec {BINARY} compile-module");

@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Runs a command; returns whether it succeeded, and all of its output.
-fn say(args: &[&str]) -> (bool, String) {
+fn run(args: &[&str]) -> (bool, String) {
     let output = Command::new(BINARY).args(args).output().unwrap();
     let printed = [output.stdout, output.stderr].concat();
     (output.status.success(), String::from_utf8(printed).unwrap())
@@ -21,7 +21,7 @@ fn say(args: &[&str]) -> (bool, String) {
 fn made(dir: &Scratch, kind: &str, members: &[&str], size: &str) -> Vec<String> {
     let place = dir.path().to_str().unwrap();
     let args = ["replica", "init", "it", "--type", kind, "--members", &members.join(",")];
-    let (well, printed) = say(&[&args[..], &["--dir", place, "--size", size]].concat());
+    let (well, printed) = run(&[&args[..], &["--dir", place, "--size", size]].concat());
     assert!(well, "{printed}");
     (1..=members.len()).map(|id| format!("{place}/it.{id}.replica")).collect()
 }
@@ -33,7 +33,7 @@ fn serve(dir: &Scratch, file: &str) -> Server {
 
 /// Performs an operation at a server.
 fn op(server: &Server, words: &[&str]) -> (bool, String) {
-    say(&[&["op", "--at", server.ninep(), "it"], words].concat())
+    run(&[&["op", "--at", server.ninep(), "it"], words].concat())
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_full_replica_goes_on_in_a_larger_file() {
     }
     assert!(printed.contains("upcall replica grow FILE"), "{printed}");
     assert!(count > 20, "{count}");
-    let grow = |size| say(&["replica", "grow", file, "--size", size]);
+    let grow = |size| run(&["replica", "grow", file, "--size", size]);
     let (well, printed) = grow("64M");
     assert!(!well && printed.contains("in use by another process"), "{printed}");
     assert_eq!(server.end(), Some(0));
@@ -59,7 +59,7 @@ fn a_full_replica_goes_on_in_a_larger_file() {
     assert!(!well && printed.contains("choose a larger --size"), "{printed}");
     let (well, printed) = grow("64M");
     assert!(well && printed.contains("64 MiB now"), "{printed}");
-    let (well, printed) = say(&["volume", "check", file]);
+    let (well, printed) = run(&["volume", "check", file]);
     assert!(well && printed.ends_with("nothing is wrong\n"), "{printed}");
     let server = serve(&dir, file);
     assert_eq!(op(&server, &["size"]).1.split_whitespace().next(), Some(&*count.to_string()));
@@ -103,7 +103,7 @@ fn an_older_copy_of_a_replica_is_found_out() {
     let (_, printed) = printed.expect("it is found out");
     assert!(printed.contains("not done: this replica is an older copy of itself"), "{printed}");
     assert!(printed.contains("find its newest file"), "{printed}");
-    let (_, status) = say(&["replica", "status", "--at", first.ninep(), "it"]);
+    let (_, status) = run(&["replica", "status", "--at", first.ninep(), "it"]);
     assert!(status.contains("\nfailed   an older copy of itself\n"), "{status}");
     // The other one continues.
     assert!(op(&second, &["read"]).1.starts_with("2\n"));
@@ -120,7 +120,7 @@ fn a_member_that_was_killed_is_not_taken_for_one_that_is_idle() {
     let second = serve_at(&dir, &files[1], members[1]);
     let first = serve_at(&dir, &files[0], members[0]);
     assert!(op(&first, &["add", "1", "--strict"]).0);
-    let status = || say(&["replica", "status", "--at", first.ninep(), "it"]).1;
+    let status = || run(&["replica", "status", "--at", first.ninep(), "it"]).1;
     assert!(status().contains("  idle, has ") || status().contains("  writing, has "));
     second.kill();
     while !status().contains(": not connected, lacks 0") {
@@ -138,14 +138,14 @@ fn a_status_in_json_is_one_array() {
     let mut files = Vec::new();
     for service in ["hits", "words"] {
         let args = ["replica", "init", service, "--type", "counter", "--members", "127.0.0.1:1"];
-        let (well, printed) = say(&[&args[..], &["--dir", place, "--size", "16M"]].concat());
+        let (well, printed) = run(&[&args[..], &["--dir", place, "--size", "16M"]].concat());
         assert!(well, "{printed}");
         files.push(format!("{place}/{service}.1.replica"));
     }
     let server = Server::start(dir.path(), &["--replica", &files[0], "--replica", &files[1]]);
     let services = |words: &[&str]| {
         let args = [&["replica", "status", "--json", "--at", server.ninep()], words].concat();
-        let (well, printed) = say(&args);
+        let (well, printed) = run(&args);
         assert!(well, "{printed}");
         let all: Vec<Value> = serde_json::from_str(&printed).unwrap();
         all.iter().map(|it| it["service"].as_str().unwrap().to_string()).collect::<Vec<_>>()
@@ -153,7 +153,7 @@ fn a_status_in_json_is_one_array() {
     assert_eq!(services(&[]), ["hits", "words"]);
     assert_eq!(services(&["words"]), ["words"]);
     let plain = Server::start(dir.path(), &[]);
-    let (well, printed) = say(&["replica", "status", "--at", plain.ninep()]);
+    let (well, printed) = run(&["replica", "status", "--at", plain.ninep()]);
     assert!(!well && printed.starts_with("upcall: the server has no services; "), "{printed}");
 }
 
@@ -166,7 +166,7 @@ fn signal(server: &Server, name: &str) {
 /// Waits until the status of a replica contains this text; returns the duration.
 fn wait_for(server: &Server, what: &str) -> Duration {
     let begun = Instant::now();
-    let status = || say(&["replica", "status", "--at", server.ninep(), "it"]).1;
+    let status = || run(&["replica", "status", "--at", server.ninep(), "it"]).1;
     while !status().contains(what) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{}", status());
         thread::yield_now();
@@ -213,7 +213,7 @@ fn a_member_that_is_silent_for_too_long_is_removed() {
     let init = |time| {
         let args = ["replica", "init", "it", "--type", "counter", "--members", &members];
         let rest = ["--dir", place, "--size", "16M", "--remove-after", time];
-        say(&[&args[..], &rest].concat())
+        run(&[&args[..], &rest].concat())
     };
     let (well, printed) = init("2s");
     assert!(!well && printed.contains("use 10s or more"), "{printed}");
@@ -225,7 +225,7 @@ fn a_member_that_is_silent_for_too_long_is_removed() {
     let [first, second, third] = &servers;
     assert!(op(third, &["add", "1", "--strict"]).0);
     assert!(op(first, &["add", "1", "--strict"]).0);
-    let (_, status) = say(&["replica", "status", "--at", first.ninep(), "it"]);
+    let (_, status) = run(&["replica", "status", "--at", first.ninep(), "it"]);
     assert!(status.contains("removal  of a member that is silent for 10 s"), "{status}");
     signal(third, "-STOP");
     // Strict operations wait for it, as long as it is a member.
@@ -255,7 +255,7 @@ fn a_service_that_removes_members_says_what_it_needs() {
         let dir = Scratch::new("removal-needs");
         let place = dir.path().to_str().unwrap();
         let args = ["replica", "init", "it", "--type", "counter", "--members", members];
-        let (well, printed) = say(&[&args[..], &["--dir", place, "--size", "16M"], rest].concat());
+        let (well, printed) = run(&[&args[..], &["--dir", place, "--size", "16M"], rest].concat());
         assert!(well && printed.contains(note) == is_noted, "{printed}");
         let key = std::fs::read_to_string(dir.path().join("it.key")).unwrap();
         assert!(key.contains(&format!("\"version\": {version},")), "{key}");
@@ -342,7 +342,7 @@ fn values_go_to_standard_output_and_status_to_standard_error() {
     let csv = dir.path().join("in.csv");
     std::fs::write(&csv, "a,b\n").unwrap();
     let (well, printed) =
-        say(&["replica", "import", "--at", server.ninep(), "it", csv.to_str().unwrap()]);
+        run(&["replica", "import", "--at", server.ninep(), "it", csv.to_str().unwrap()]);
     assert!(
         !well && printed.contains("'it' is a map, and CSV and XLSX files are for"),
         "{printed}"
@@ -359,7 +359,7 @@ fn an_import_names_the_replaced_cells() {
     let csv = dir.path().join("in.csv");
     std::fs::write(&csv, "1,2,3,4,=NOW()\n").unwrap();
     let (well, printed) =
-        say(&["replica", "import", "--at", server.ninep(), "it", csv.to_str().unwrap()]);
+        run(&["replica", "import", "--at", server.ninep(), "it", csv.to_str().unwrap()]);
     assert!(
         well && printed.contains("E1: NOW depends on more") && !printed.contains("E1: E1"),
         "{printed}"

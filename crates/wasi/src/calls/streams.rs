@@ -64,7 +64,7 @@ impl Call<'_> {
         let bytes = self.gather(pieces)?;
         let count = bytes.len() as u32;
         if count > 0 {
-            client.say(stream, bytes).await?;
+            client.write_stream(stream, bytes).await?;
         }
         Ok(count)
     }

@@ -87,7 +87,7 @@ fn negative_entries_expire_with_their_listing() {
     }
     assert!(!listings.is_absent(b"d/other", Seen { at: BELIEVED_NS, ..seen }, None));
     assert!(!listings.is_absent(b"d/other", Seen { changes: 1, ..seen }, None));
-    assert!(!listings.is_absent(b"d/other", seen, Some(0)), "it may have heard of it");
+    assert!(!listings.is_absent(b"d/other", seen, Some(0)), "it may know of it");
 }
 
 #[test]

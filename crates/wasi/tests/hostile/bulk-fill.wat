@@ -1,5 +1,5 @@
 ;; Fills all of its memory by one instruction, over and over: one of them cannot be interrupted, but
-;; is charged, and they can be told apart.
+;; is charged, and they can be distinguished.
 ;;
 ;; pace: ticks
 ;; must: killed cpu

@@ -135,7 +135,7 @@ impl Runner {
 
     fn start(&mut self, command: &str) -> Result<(Child, PathBuf)> {
         self.count += 1;
-        let log = PathBuf::from(format!("/tmp/.said-{}", self.count));
+        let log = PathBuf::from(format!("/tmp/.output-{}", self.count));
         let file = File::create(&log)?;
         let mut shell = self.fixture.shell(command);
         shell.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);

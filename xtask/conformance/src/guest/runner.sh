@@ -5,14 +5,14 @@ for case in /cases/*.sh; do
     mkdir -p "/mnt/work/$name"
     cd "/mnt/work/$name" || continue
     from=$(now)
-    timeout 300 sh -eux -c ". /refuse.sh; . $case" > /tmp/said 2>&1
+    timeout 300 sh -eux -c ". /refuse.sh; . $case" > /tmp/output 2>&1
     code=$?
     took=$(awk "BEGIN { printf \"%.1f\", $(now) - $from }")
     cd /
     if [ $code = 0 ]; then
-        echo "@ok $name $took $(grep '^note: ' /tmp/said | tail -n 1 | cut -c 7-)"
+        echo "@ok $name $took $(grep '^note: ' /tmp/output | tail -n 1 | cut -c 7-)"
     else
-        echo "@no $name $took exit $code: $(tail -c 500 /tmp/said | tr '\n\r' '  ')"
+        echo "@no $name $took exit $code: $(tail -c 500 /tmp/output | tr '\n\r' '  ')"
     fi
 done
 # timeout(1) leaves a watcher in the directory for a moment.

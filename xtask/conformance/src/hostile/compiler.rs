@@ -65,7 +65,7 @@ fn run(
     peak: &mut Peak,
 ) -> Result<Value> {
     let dir = ground.scratch(name)?;
-    let (file, printed) = (dir.join("bomb.wasm"), dir.join("said"));
+    let (file, printed) = (dir.join("bomb.wasm"), dir.join("output"));
     std::fs::write(&file, module)?;
     let mut command = Command::new(binary());
     command.args(["run", &format!("127.0.0.1:{}", server.ninep), "--json"]).arg(&file);

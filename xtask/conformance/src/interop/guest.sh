@@ -2,15 +2,15 @@
 # `@NUMBER @no STEP WHY`.
 step() {
     name=$1; shift
-    timeout $patience sh -c "$1" > /tmp/said 2>&1
+    timeout $limit sh -c "$1" > /tmp/output 2>&1
     code=$?
     [ $code = 0 ] && echo "@$number @ok $name" && return
-    [ -s /tmp/said ] || echo "exit code $code" > /tmp/said
-    echo "@$number @no $name $(tail -c 200 /tmp/said | tr '\n' ' ')"
+    [ -s /tmp/output ] || echo "exit code $code" > /tmp/output
+    echo "@$number @no $name $(tail -c 200 /tmp/output | tr '\n' ' ')"
     return 1
 }
 pair() {
-    number=$1 patience=$3 base=/mnt$4
+    number=$1 limit=$3 base=/mnt$4
     made=$base/made-linux-$number moved=$base/moved-linux-$number
     step attach "mount -t 9p -o $2 10.0.2.2 /mnt" || return
     step list "count=\$(ls $base/list | grep -c ^entry-); echo \$count names; [ \$count = 200 ]"

@@ -101,7 +101,7 @@ fn judge(house: &House, acked: &[Acked]) -> Result<()> {
     for ack in acked {
         let at = places.get(&ack.record).map(Vec::as_slice).unwrap_or_default();
         ensure!(at.len() == 1, "{} is there {} times", ack.record, at.len());
-        ensure!(!ack.is_final || at[0] == ack.answer, "{} was said to be final", ack.record);
+        ensure!(!ack.is_final || at[0] == ack.answer, "{} was reported as final", ack.record);
     }
     Ok(())
 }

@@ -132,7 +132,7 @@ fn by_wrk(server: &Server, script: &Path, connections: u16, time: Duration) -> R
     ensure!(!text.contains("Non-2xx") && !text.contains("Socket errors"), "{text}");
     let line = text.lines().find(|line| line.starts_with("Requests/sec:"));
     let word = line.and_then(|line| line.split_whitespace().nth(1));
-    Ok(word.context("wrk said nothing")?.parse()?)
+    Ok(word.context("no output from wrk")?.parse()?)
 }
 
 fn by_client(server: &Server, depth: u16, time: Duration) -> Result<f64> {

@@ -48,6 +48,6 @@ fn wrk(server: &Server, file: &str, connections: u32, time: Duration) -> Result<
     ensure!(!text.contains("Non-2xx"), "{text}");
     ensure!(!text.contains("Socket errors"), "{text}");
     let line =
-        text.lines().find(|line| line.contains(" requests in ")).context("wrk said nothing")?;
+        text.lines().find(|line| line.contains(" requests in ")).context("no output from wrk")?;
     Ok(line.split_whitespace().next().context("a count")?.parse()?)
 }

@@ -201,7 +201,7 @@ impl Propfind {
             if self.text.len() >= ROWS {
                 // One piece per step: the next one follows when this one has been sent.
                 if cx.session.unsent <= cx.at_most(AHEAD) {
-                    self.say(cx);
+                    self.send(cx);
                 }
                 return self.stay();
             }
@@ -253,7 +253,7 @@ impl Propfind {
     }
 
     /// Sends what is gathered, with the head in front of the first part.
-    fn say(&mut self, cx: &mut Context) {
+    fn send(&mut self, cx: &mut Context) {
         let mut bytes = Vec::new();
         let mut text = std::mem::take(&mut self.text);
         if !std::mem::replace(&mut self.has_head, true) {
@@ -264,14 +264,14 @@ impl Propfind {
         }
         let text = Buf::from(text.into_bytes());
         bytes.extend_from_slice(&frame(text, cx.session.manner.is_1_1));
-        cx.say(Buf::from(bytes));
+        cx.send(Buf::from(bytes));
     }
 
     fn end(mut self: Box<Self>, cx: &mut Context) -> State {
         self.text.push_str(CLOSING);
-        self.say(cx);
+        self.send(cx);
         if cx.session.manner.is_1_1 {
-            cx.say(Buf::from(&b"0\r\n\r\n"[..]));
+            cx.send(Buf::from(&b"0\r\n\r\n"[..]));
         }
         self.release(cx);
         cx.done()

@@ -79,7 +79,7 @@ fn names_that_a_proxy_passes_on_can_be_allowed() {
     let allowed = |fields: &str, hosts: &[&str]| {
         let mut lab = Lab::new();
         lab.session.export.web.hosts = hosts.iter().map(|host| host.to_string()).collect();
-        lab.say(&format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n"));
+        lab.send(&format!("GET / HTTP/1.1\r\n{fields}\r\n\r\n"));
         lab.text.contains("ask 0 Fetch")
     };
     let names = ["files.example", "0:0::2"];

@@ -36,7 +36,7 @@ fn list(lab: &mut Lab, count: u64) -> usize {
 #[test]
 fn a_listing_that_nobody_reads_holds_little() {
     let mut lab = Lab::new();
-    lab.say("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let stat = Stat { kind: Kind::Directory, ..file(0) };
     lab.answer(Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(1)))));
     let peak = list(&mut lab, 200_000);
@@ -48,7 +48,7 @@ fn a_listing_that_nobody_reads_holds_little() {
 fn a_listing_is_whole_however_it_is_taken() {
     for count in [0, 1, 900, 5000] {
         let mut lab = Lab::new();
-        lab.say("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n");
+        lab.send("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\n\r\n");
         let stat = Stat { kind: Kind::Directory, ..file(0) };
         let (mut next, mut text, mut asks) = (0, Vec::new(), 1);
         let mut input =
@@ -116,7 +116,7 @@ fn a_file_that_nobody_reads_is_not_read_ahead_where_memory_is_short() {
 fn a_file_of_reported_size_zero_is_sent_whole() {
     for method in ["GET", "HEAD"] {
         let mut lab = Lab::new();
-        lab.say(&format!("{method} /f HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-3\r\n\r\n"));
+        lab.send(&format!("{method} /f HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-3\r\n\r\n"));
         lab.answer(fetched(0, 0, None));
         lab.text.clear();
         let mut out = Vec::new();
@@ -137,7 +137,7 @@ fn a_file_of_reported_size_zero_is_sent_whole() {
     }
     // It is really empty.
     let mut lab = Lab::new();
-    lab.say("HEAD /f HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("HEAD /f HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.answer(fetched(0, 0, None));
     lab.answer(fetched(0, 0, None));
     assert!(lab.text.ends_with("<- Fetched: say \"200 OK\" +0\n"), "{}", lab.text);
@@ -158,7 +158,7 @@ fn a_read_that_fails_is_reported_while_it_can_be() {
     for error in [Error::NoSpace, Error::QuotaExceeded] {
         let mut lab = Lab::new();
         begin_put(&mut lab, "Content-Length: 3\r\n");
-        lab.say("abc");
+        lab.send("abc");
         lab.answer(Err(error));
         assert!(lab.text.contains("say \"507 Insufficient Storage\""), "{}", lab.text);
     }
@@ -240,14 +240,14 @@ fn served_pages_run_no_scripts_where_files_can_be_written() {
 fn only_a_whole_authority_names_this_host() {
     for host in ["localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]", "[::1]:8080"] {
         let mut lab = Lab::new();
-        lab.say(&format!("GET /f HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        lab.send(&format!("GET /f HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert!(lab.text.contains("ask 0 Fetch"), "{host}: {}", lab.text);
     }
     let others =
         ["[::1].evil", "localhost:evil", "[::1]evil", "[::1]:1x", "localhost:1:2", "a@localhost"];
     for host in others.into_iter().chain(["localhost/", "[::1", "localhost:99999", "127.0.0.1.x"]) {
         let mut lab = Lab::new();
-        lab.say(&format!("GET /f HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        lab.send(&format!("GET /f HTTP/1.1\r\nHost: {host}\r\n\r\n"));
         assert!(!lab.text.contains("ask 0 Fetch"), "{host}: {}", lab.text);
     }
 }
@@ -257,7 +257,7 @@ fn a_long_path_counts_as_several_requests_of_a_turn() {
     for (length, left) in [(10, 7), (3000, 5)] {
         let mut lab = Lab::new();
         lab.session.set_room(Room { messages: 8, ..Room::ALL });
-        lab.say(&format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "d/".repeat(length / 2)));
+        lab.send(&format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "d/".repeat(length / 2)));
         assert_eq!(lab.session.quota, left, "{length} bytes");
     }
 }
@@ -268,13 +268,13 @@ fn an_upload_needs_room_for_its_nodes_and_open_files() {
     let room = |client_handles| Room { client_handles, ..Room::ALL };
     let put = "PUT /f HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\n";
     lab.session.set_room(room(HANDLES));
-    lab.say(put);
+    lab.send(put);
     assert_eq!(lab.session.handles(), HANDLES);
     let mut lab = Lab { text: lab.text, ..Lab::new() };
     lab.session.set_room(room(HANDLES - 1));
     lab.get("");
     lab.answer(fetched(3, 3, None));
-    lab.say(put);
+    lab.send(put);
     expect![[r#"
         PUT /f HTTP/1.1: ask 0 Walk
         GET /f HTTP/1.1: ask 0 Fetch

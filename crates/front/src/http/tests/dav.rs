@@ -13,7 +13,7 @@ pub(super) fn begin(lab: &mut Lab, method: &str, fields: &str, body: &str) {
         0 => String::new(),
         length => format!("Content-Length: {length}\r\n"),
     };
-    lab.say(&format!("{method} /a/f HTTP/1.1\r\nHost: localhost\r\n{fields}{length}\r\n{body}"));
+    lab.send(&format!("{method} /a/f HTTP/1.1\r\nHost: localhost\r\n{fields}{length}\r\n{body}"));
 }
 
 fn directory() -> Stat {
@@ -197,7 +197,7 @@ fn the_members_of_a_directory_behind_a_link_are_listed() {
 #[test]
 fn what_is_mounted_below_a_directory_is_not_removed() {
     let mut lab = Lab::new();
-    lab.say("DELETE /a/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("DELETE /a/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.answer(walked(directory(), 5));
     lab.answer(Ok(Reply::Opened(OpenId(6), directory())));
     lab.answer(Err(Error::NotEmpty));
@@ -560,7 +560,7 @@ fn what_is_removed_or_moved_loses_its_locks() {
         outputs_with_locks(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)))
     };
     assert!(text.contains(&token) && text.contains("<D:supportedlock>"), "{text}");
-    lab.say(&format!("DELETE /a HTTP/1.1\r\nHost: localhost\r\nIf: </a/f> (<{token}>)\r\n\r\n"));
+    lab.send(&format!("DELETE /a HTTP/1.1\r\nHost: localhost\r\nIf: </a/f> (<{token}>)\r\n\r\n"));
     lab.answer(walked(directory(), 5));
     lab.answer(Ok(Reply::Opened(OpenId(6), directory())));
     lab.answer(Ok(Reply::Done));

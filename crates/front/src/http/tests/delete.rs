@@ -4,7 +4,7 @@ use super::*;
 
 /// Advances a removal to the open directory.
 fn begin_delete(lab: &mut Lab, fields: &str) {
-    lab.say(&format!("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
+    lab.send(&format!("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n"));
     let directory = Stat { kind: Kind::Directory, ..file(0) };
     lab.answer(Ok(Reply::Walked(vec![directory.clone()], Some(NodeId(5)))));
     lab.answer(Ok(Reply::Opened(OpenId(6), directory)));
@@ -46,7 +46,7 @@ fn an_error_says_whether_the_change_was_made() {
     };
     let put = |answers: &[Result<Reply, Error>]| {
         let mut lab = Lab::new();
-        lab.say(&format!("{PUT}\r\n"));
+        lab.send(&format!("{PUT}\r\n"));
         reported(&mut lab, answers)
     };
     let made = || -> Vec<Result<Reply, Error>> {
@@ -77,7 +77,7 @@ fn an_error_says_whether_the_change_was_made() {
     assert_eq!(delete(Error::Stale), unsure);
     assert_eq!(delete(Error::Unsupported), "\"204 No Content\" +0");
     let mut lab = Lab::new();
-    lab.say("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.answer(Ok(Reply::Walked(Vec::new(), Some(NodeId(5)))));
     lab.text.clear();
     lab.answer(Err(Error::Denied));
@@ -88,7 +88,7 @@ fn an_error_says_whether_the_change_was_made() {
 #[test]
 fn a_file_has_no_entries_to_remove() {
     let mut lab = Lab::new();
-    lab.say("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("DELETE /d/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.text.clear();
     lab.answer(Ok(Reply::Walked(vec![file(3)], Some(NodeId(5)))));
     expect![[r#"

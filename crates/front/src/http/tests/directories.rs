@@ -72,7 +72,7 @@ fn a_link_to_a_directory_is_listed_with_a_slash() {
 #[test]
 fn a_link_that_hangs_does_not_keep_its_directory_from_being_listed() {
     let mut lab = Lab::new();
-    lab.say("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.answer(directory(5));
     let entries = vec![entry("hangs", Kind::Symlink, 1), entry("later", Kind::Symlink, 2)];
     lab.answer(Ok(Reply::Entries(entries)));
@@ -107,7 +107,7 @@ fn an_index_page_is_shown_in_place_of_its_directory() {
 fn a_client_that_leaves_while_an_index_page_is_fetched_keeps_nothing_open() {
     let mut lab = Lab::new();
     lab.session.export.web.index = true;
-    lab.say("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.answer(directory(5));
     lab.step("lost", Input::Lost);
     lab.answer(fetched(3, 0, Some(7)));

@@ -12,7 +12,7 @@ fn sample(state: &str) -> Session {
             lab.answer(fetched(900_000, 0, Some(1)));
         }
         "listing" => {
-            lab.say("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+            lab.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
             let stat = Stat { kind: Kind::Directory, ..file(0) };
             lab.answer(Ok(Reply::Fetched(stat, Buf::default(), Some(OpenId(1)))));
         }
@@ -20,12 +20,12 @@ fn sample(state: &str) -> Session {
         "running" => begin_post(&mut lab, "", "abc"),
         "operating" => begin_operation(&mut lab, "", "add 5"),
         "listening" => {
-            lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            lab.send("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
         }
-        "deleting" => lab.say("DELETE /f HTTP/1.1\r\nHost: localhost\r\n\r\n"),
+        "deleting" => lab.send("DELETE /f HTTP/1.1\r\nHost: localhost\r\n\r\n"),
         "receiving" => {
             let fields = "Host: localhost\r\nContent-Length: 10\r\nDepth: 0\r\n";
-            lab.say(&format!("PROPFIND / HTTP/1.1\r\n{fields}\r\n"));
+            lab.send(&format!("PROPFIND / HTTP/1.1\r\n{fields}\r\n"));
         }
         "describing" => dav::begin(&mut lab, "PROPFIND", "Depth: 0\r\n", ""),
         "patching" => dav::begin(&mut lab, "PROPPATCH", "", dav::SET),
@@ -37,7 +37,7 @@ fn sample(state: &str) -> Session {
         "locking" => dav::begin(&mut lab, "LOCK", "Depth: 0\r\n", dav::LOCK),
         "making" => dav::begin(&mut lab, "MKCOL", "", ""),
         "relocating" => dav::begin(&mut lab, "COPY", "Destination: /b\r\n", ""),
-        "discarding" => lab.say("nonsense\r\n\r\n"),
+        "discarding" => lab.send("nonsense\r\n\r\n"),
         "closing" => {
             lab.get("");
             lab.step("lost", Input::Lost);

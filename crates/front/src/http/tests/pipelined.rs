@@ -7,12 +7,12 @@ use crate::Room;
 fn no_more_requests_are_begun_than_the_turn_allows() {
     let mut lab = Lab::new();
     lab.session.set_room(Room { messages: 2, ..Room::ALL });
-    lab.say(&"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3));
+    lab.send(&"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3));
     assert_eq!(lab.session.deadline(), Some(Instant(0)), "it goes on in the next turn");
     lab.take();
     lab.step("tick", Input::Tick);
     assert_ne!(lab.session.deadline(), Some(Instant(0)), "all are answered");
-    lab.say(&"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3));
+    lab.send(&"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3));
     lab.answer(Err(Error::NotFound));
     lab.answer(Err(Error::NotFound));
     lab.step("tick", Input::Tick);
@@ -32,7 +32,7 @@ fn no_more_requests_are_begun_than_the_turn_allows() {
 fn requests_that_came_before_the_end_of_the_stream_are_answered() {
     let mut lab = Lab::new();
     lab.session.set_room(Room { messages: 1, ..Room::ALL });
-    lab.say(&"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3));
+    lab.send(&"GET /f HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(3));
     lab.step("end", Input::Ended);
     lab.answer(Err(Error::NotFound));
     lab.step("tick", Input::Tick);
@@ -52,7 +52,7 @@ fn requests_that_came_before_the_end_of_the_stream_are_answered() {
     assert!(lab.session.is_over());
     let mut lab = Lab::new();
     lab.session.set_room(Room { messages: 1, ..Room::ALL });
-    lab.say("GET /f HTTP/1.1\r\nHost: localhost\r\n\r\nGET /f HTT");
+    lab.send("GET /f HTTP/1.1\r\nHost: localhost\r\n\r\nGET /f HTT");
     lab.step("end", Input::Ended);
     lab.answer(Err(Error::NotFound));
     lab.step("tick", Input::Tick);
@@ -60,7 +60,7 @@ fn requests_that_came_before_the_end_of_the_stream_are_answered() {
     let mut lab = Lab::new();
     lab.session.set_room(Room { messages: 1, ..Room::ALL });
     let events = "GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    lab.say(&format!("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n{events}"));
+    lab.send(&format!("OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n{events}"));
     lab.step("end", Input::Ended);
     lab.step("tick", Input::Tick);
     assert!(lab.session.is_over(), "the listener has ended");

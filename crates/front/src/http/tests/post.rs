@@ -8,7 +8,7 @@ pub(super) const POST: &str = "POST /.upcall/storelets";
 pub(super) fn begin_post(lab: &mut Lab, query: &str, body: &str) {
     let length = body.len();
     let fields = format!("Host: localhost\r\nContent-Length: {length}\r\n");
-    lab.say(&format!("{POST}{query} HTTP/1.1\r\n{fields}\r\n{body}"));
+    lab.send(&format!("{POST}{query} HTTP/1.1\r\n{fields}\r\n{body}"));
     lab.answer(Ok(Reply::Walked(vec![file(0); 3], Some(NodeId(5)))));
     lab.answer(Ok(Reply::Opened(OpenId(7), file(0))));
 }
@@ -126,12 +126,12 @@ fn invalid_posts_are_refused() {
     for (head, line) in cases {
         let mut lab = Lab::new();
         lab.session.export.web.write = false;
-        lab.say(&format!("{head}Host: localhost\r\n\r\n"));
+        lab.send(&format!("{head}Host: localhost\r\n\r\n"));
         assert!(lab.text.contains(&format!("say \"{line}")), "{}", lab.text);
         assert!(lab.text.ends_with("finish\n"), "{}", lab.text);
     }
     let mut lab = Lab::new();
-    lab.say("POST /.upcall/storelets?module=x HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("POST /.upcall/storelets?module=x HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.answer(Err(Error::NotFound));
     assert!(lab.text.contains("404 Not Found"), "{}", lab.text);
 }

@@ -6,7 +6,7 @@ use super::*;
 pub(super) fn begin_operation(lab: &mut Lab, fields: &str, body: &str) {
     let length = body.len();
     let fields = format!("Host: localhost\r\nContent-Length: {length}\r\n{fields}");
-    lab.say(&format!("POST /services/hits/ops HTTP/1.1\r\n{fields}\r\n{body}"));
+    lab.send(&format!("POST /services/hits/ops HTTP/1.1\r\n{fields}\r\n{body}"));
 }
 
 impl Lab {
@@ -62,26 +62,26 @@ fn a_connection_is_a_session() {
 #[test]
 fn a_waiting_response_counts_the_memory_it_holds() {
     let mut lab = Lab::new();
-    lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.opened();
     lab.take();
     assert_eq!((lab.session.bytes(), lab.session.state_name()), (0, "listening"));
     lab.line("{}\n");
     assert_eq!(lab.session.bytes(), lab.sent);
     let mut lab = Lab::new();
-    lab.say("POST /services/hits/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n");
-    lab.say(&"x".repeat(100));
+    lab.send("POST /services/hits/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500\r\n\r\n");
+    lab.send(&"x".repeat(100));
     assert_eq!(lab.session.bytes(), 100);
 }
 
 #[test]
 fn a_body_comes_in_parts_and_its_client_may_leave() {
     let mut lab = Lab::new();
-    lab.say("POST /services/hits/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nad");
-    lab.say("d 5");
+    lab.send("POST /services/hits/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nad");
+    lab.send("d 5");
     lab.step("gone", Input::Lost);
     let mut torn = Lab::new();
-    torn.say("POST /services/hits/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nad");
+    torn.send("POST /services/hits/ops HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nad");
     torn.step("ended", Input::Ended);
     lab.text += &torn.text;
     expect![[r#"
@@ -318,7 +318,7 @@ fn an_answer_that_does_not_come_any_more_is_an_error_that_says_so() {
 #[test]
 fn changes_of_a_directory_are_server_sent_events() {
     let mut lab = Lab::new();
-    lab.say("GET /a%20b/?watch=all HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("GET /a%20b/?watch=all HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.opened();
     lab.answer(Ok(Reply::Written(8)));
     lab.line("{\"change\":\"watching\",\"path\":\"/a b\"}\n");
@@ -336,7 +336,7 @@ fn changes_of_a_directory_are_server_sent_events() {
     "#]]
     .assert_eq(&lab.text);
     let mut lab = Lab::new();
-    lab.say("GET /missing?watch HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("GET /missing?watch HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.opened();
     lab.answer(Ok(Reply::Written(8)));
     lab.line("{\"change\":\"error\",\"path\":\"/missing\",\"error\":\"x\"}\n");
@@ -349,7 +349,7 @@ fn changes_of_a_directory_are_server_sent_events() {
     "#]]
     .assert_eq(&lab.text);
     let mut lab = Lab::new();
-    lab.say("GET /a%0Ab?watch HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("GET /a%0Ab?watch HTTP/1.1\r\nHost: localhost\r\n\r\n");
     expect![[r#"
         GET /a%0Ab?watch HTTP/1.1: say "404 Not Found" +43, finish
     "#]]
@@ -359,7 +359,7 @@ fn changes_of_a_directory_are_server_sent_events() {
 #[test]
 fn event_listeners_receive_whole_lines() {
     let mut lab = Lab::new();
-    lab.say("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.send("GET /services/hits/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     lab.opened();
     lab.line("{\"number\":1}\n{\"num");
     lab.line("ber\":2}\n");

@@ -6,7 +6,7 @@ use super::*;
 fn lab() -> Lab {
     let mut lab = Lab::linux();
     lab.attach();
-    lab.say(2, Tmessage::Walk { fid: 1, newfid: 2, names: Names::new(&[b"f"]).unwrap() });
+    lab.send(2, Tmessage::Walk { fid: 1, newfid: 2, names: Names::new(&[b"f"]).unwrap() });
     lab.answer(0, walked(&[Kind::File], 5));
     lab.text.clear();
     lab
@@ -15,13 +15,13 @@ fn lab() -> Lab {
 #[test]
 fn removing_the_fid_of_an_attribute_removes_no_file() {
     let mut lab = lab();
-    lab.say(3, Tmessage::Xattrwalk { fid: 2, newfid: 3, name: b"user.a" });
+    lab.send(3, Tmessage::Xattrwalk { fid: 2, newfid: 3, name: b"user.a" });
     lab.answer(0, walked(&[], 5));
     lab.answer(0, Ok(Reply::Bytes(Vec::new())));
-    lab.say(4, Tmessage::Remove { fid: 3 });
-    lab.say(5, Tmessage::Xattrcreate { fid: 2, name: b"user.b", size: 3, flags: 0 });
-    lab.say(6, Tmessage::Remove { fid: 2 });
-    lab.say(7, Tmessage::Clunk { fid: 2 });
+    lab.send(4, Tmessage::Remove { fid: 3 });
+    lab.send(5, Tmessage::Xattrcreate { fid: 2, name: b"user.b", size: 3, flags: 0 });
+    lab.send(6, Tmessage::Remove { fid: 2 });
+    lab.send(7, Tmessage::Clunk { fid: 2 });
     expect![[r#"
         TXattrwalk 3: ask 0 Walk
         <- 0 Walked: ask 0 GetAttr
@@ -51,14 +51,14 @@ fn the_fid_of_an_attribute_stands_for_no_file() {
         ]
     };
     let mut lab = lab();
-    lab.say(3, Tmessage::Xattrwalk { fid: 2, newfid: 3, name: b"user.a" });
+    lab.send(3, Tmessage::Xattrwalk { fid: 2, newfid: 3, name: b"user.a" });
     lab.answer(0, walked(&[], 5));
     lab.answer(0, Ok(Reply::Bytes(Vec::new())));
-    lab.say(4, Tmessage::Xattrcreate { fid: 2, name: b"user.b", size: 3, flags: 0 });
+    lab.send(4, Tmessage::Xattrcreate { fid: 2, name: b"user.b", size: 3, flags: 0 });
     for message in messages(2).into_iter().chain(messages(3)) {
         lab.text.clear();
         let shown = format!("{message:?}");
-        lab.say(5, message);
+        lab.send(5, message);
         assert!(lab.text.ends_with(": Rlerror 5 (22)\n"), "{shown}: {}", lab.text);
     }
 }
@@ -67,12 +67,12 @@ fn the_fid_of_an_attribute_stands_for_no_file() {
 fn flags_of_a_new_attribute_that_no_one_knows_are_refused() {
     for flags in [3, 4, u32::MAX] {
         let mut lab = lab();
-        lab.say(3, Tmessage::Xattrcreate { fid: 2, name: b"user.a", size: 0, flags });
+        lab.send(3, Tmessage::Xattrcreate { fid: 2, name: b"user.a", size: 0, flags });
         assert_eq!(lab.text, "TXattrcreate 3: Rlerror 3 (22)\n", "{flags}");
     }
     for flags in [0, 1, 2] {
         let mut lab = lab();
-        lab.say(3, Tmessage::Xattrcreate { fid: 2, name: b"user.a", size: 0, flags });
+        lab.send(3, Tmessage::Xattrcreate { fid: 2, name: b"user.a", size: 0, flags });
         assert_eq!(lab.text, "TXattrcreate 3: RXattrcreate 3\n", "{flags}");
     }
 }

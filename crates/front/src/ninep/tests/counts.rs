@@ -9,12 +9,12 @@ use base::SAYING_DEVICES;
 fn counted(stat: &Stat) -> usize {
     let mut lab = Lab::linux();
     lab.attach();
-    lab.say(2, Tmessage::Walk { fid: 1, newfid: 2, names: Names::new(&[b"f"]).unwrap() });
+    lab.send(2, Tmessage::Walk { fid: 1, newfid: 2, names: Names::new(&[b"f"]).unwrap() });
     lab.answer(0, walked(&[Kind::File], 5));
-    lab.say(3, Tmessage::Lopen { fid: 2, flags: 0 });
+    lab.send(3, Tmessage::Lopen { fid: 2, flags: 0 });
     lab.answer(0, Ok(Reply::Opened(OpenId(9), stat.clone())));
     let before = lab.session.bytes();
-    lab.say(4, Tmessage::Read { fid: 2, offset: 0, count: 5000 });
+    lab.send(4, Tmessage::Read { fid: 2, offset: 0, count: 5000 });
     let counted = lab.session.bytes() - before;
     lab.answer(0, Ok(Reply::Data(Buf::from(&[b'x'; 3000][..]))));
     assert!(lab.session.bytes() >= before + 3000);
@@ -38,15 +38,15 @@ fn listing(spare: usize) -> usize {
         Export { limits: Limits { msize: 1 << 20, ..export().limits }, ..export() },
         Identity::Fixed(Caller::Server),
     );
-    lab.say(NO_TAG, Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" });
+    lab.send(NO_TAG, Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" });
     lab.attach();
-    lab.say(2, Tmessage::Walk { fid: 1, newfid: 2, names: Names::new(&[b"d"]).unwrap() });
+    lab.send(2, Tmessage::Walk { fid: 1, newfid: 2, names: Names::new(&[b"d"]).unwrap() });
     lab.answer(0, walked(&[Kind::Directory], 5));
-    lab.say(3, Tmessage::Lopen { fid: 2, flags: 0o200_000 });
+    lab.send(3, Tmessage::Lopen { fid: 2, flags: 0o200_000 });
     lab.answer(0, Ok(Reply::Opened(OpenId(9), stat(Kind::Directory))));
     let before = lab.session.bytes();
     lab.session.set_room(Room { spare, ..Room::ALL });
-    lab.say(4, Tmessage::Readdir { fid: 2, offset: 0, count: 64_000 });
+    lab.send(4, Tmessage::Readdir { fid: 2, offset: 0, count: 64_000 });
     assert!(lab.text.contains("List"), "{}", lab.text);
     lab.session.bytes() - before
 }
@@ -64,7 +64,7 @@ fn a_fid_that_is_open_counts_as_two() {
     lab.attach();
     let walk = |lab: &mut Lab, fid: u32| {
         lab.text.clear();
-        lab.say(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
+        lab.send(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
         if lab.text.contains("ask 0") {
             lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(fid.into())))));
         }
@@ -73,15 +73,15 @@ fn a_fid_that_is_open_counts_as_two() {
     // There are six with the attached one; opening two of them makes eight handles.
     assert!((2..7).all(|fid| walk(&mut lab, fid)));
     for fid in 2..4 {
-        lab.say(10 + fid as u16, Tmessage::Lopen { fid, flags: 0 });
+        lab.send(10 + fid as u16, Tmessage::Lopen { fid, flags: 0 });
         assert!(!lab.text.contains("Rlerror"), "{}", lab.text);
     }
     assert!(!walk(&mut lab, 7) && lab.text.contains("Rlerror 2 (24)"), "{}", lab.text);
-    lab.say(4, Tmessage::Lopen { fid: 4, flags: 0 });
+    lab.send(4, Tmessage::Lopen { fid: 4, flags: 0 });
     assert!(lab.text.contains("Rlerror 4 (24)"), "{}", lab.text);
     lab.answer(0, Err(Error::NotFound));
     assert!(walk(&mut lab, 7));
-    lab.say(5, Tmessage::Clunk { fid: 5 });
+    lab.send(5, Tmessage::Clunk { fid: 5 });
     assert!(walk(&mut lab, 8) && !walk(&mut lab, 9));
     lab.session.check();
 }
@@ -92,7 +92,7 @@ fn a_fid_may_be_walked_at_the_limit() {
     lab.attach();
     let walk = |lab: &mut Lab, tag: u16, fid: u32, newfid: u32| {
         lab.text.clear();
-        lab.say(tag, Tmessage::Walk { fid, newfid, names: Names::new(&[b"f"]).unwrap() });
+        lab.send(tag, Tmessage::Walk { fid, newfid, names: Names::new(&[b"f"]).unwrap() });
         !lab.text.contains(&format!("Rlerror {tag} (24)"))
     };
     let walked = |node| walked(&[Kind::Directory], node);
@@ -117,7 +117,7 @@ fn walks_under_way_count_as_fids() {
     let walk = |lab: &mut Lab, tag: u16| {
         lab.text.clear();
         let names = Names::new(&[b"f"]).unwrap();
-        lab.say(tag, Tmessage::Walk { fid: 1, newfid: tag.into(), names });
+        lab.send(tag, Tmessage::Walk { fid: 1, newfid: tag.into(), names });
         !lab.text.contains(&format!("Rlerror {tag} (24)"))
     };
     // There are eight with the attached one.
@@ -125,7 +125,7 @@ fn walks_under_way_count_as_fids() {
     assert_eq!(lab.session.handles(), 7);
     assert!(walk(&mut lab, 8) && !walk(&mut lab, 9));
     // Its node arrives nevertheless.
-    lab.say(10, Tmessage::Flush { oldtag: 8 });
+    lab.send(10, Tmessage::Flush { oldtag: 8 });
     assert!(!walk(&mut lab, 9));
     lab.answer(0, Err(Error::NotFound));
     assert_eq!(lab.session.handles(), 7);
@@ -167,11 +167,11 @@ fn attributes_that_are_not_whole_count_and_are_few_when_memory_is_short() {
     };
     let begin = |lab: &mut Lab, fid| {
         take(lab);
-        lab.say(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
+        lab.send(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
         lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(fid.into())))));
         take(lab);
         lab.text.clear();
-        lab.say(3, Tmessage::Xattrcreate { fid, name: b"n", size: 20_000, flags: 0 });
+        lab.send(3, Tmessage::Xattrcreate { fid, name: b"n", size: 20_000, flags: 0 });
         take(lab);
         lab.text.contains("Rlerror 3 (12)")
     };
@@ -191,21 +191,21 @@ fn the_attributes_that_fids_hold_are_bounded() {
         Export { limits: Limits { fids: 100, ..export().limits }, ..export() },
         Identity::Fixed(Caller::Server),
     );
-    lab.say(NO_TAG, Tmessage::Version { msize: 8192, version: b"9P2000.L" });
+    lab.send(NO_TAG, Tmessage::Version { msize: 8192, version: b"9P2000.L" });
     lab.attach();
     for fid in 2..19 {
-        lab.say(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
+        lab.send(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
         lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(fid.into())))));
         lab.text.clear();
-        lab.say(3, Tmessage::Xattrcreate { fid, name: b"n", size: 65_536, flags: 0 });
+        lab.send(3, Tmessage::Xattrcreate { fid, name: b"n", size: 65_536, flags: 0 });
         assert_eq!(lab.text.contains("Rlerror 3 (12)"), fid >= 17, "{fid}: {}", lab.text);
     }
-    lab.say(4, Tmessage::Clunk { fid: 2 });
+    lab.send(4, Tmessage::Clunk { fid: 2 });
     lab.text.clear();
-    lab.say(5, Tmessage::Xattrwalk { fid: 1, newfid: 40, name: b"n" });
+    lab.send(5, Tmessage::Xattrwalk { fid: 1, newfid: 40, name: b"n" });
     lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(40)))));
     lab.answer(0, Ok(Reply::Bytes(vec![0; 65_536])));
-    lab.say(6, Tmessage::Xattrwalk { fid: 1, newfid: 41, name: b"n" });
+    lab.send(6, Tmessage::Xattrwalk { fid: 1, newfid: 41, name: b"n" });
     lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(41)))));
     lab.answer(0, Ok(Reply::Bytes(vec![0; 65_536])));
     expect![[r#"
@@ -224,10 +224,10 @@ fn with_fids(count: u32) -> Lab {
     let mut lab = Lab::linux();
     let limits = Limits { fids: 10_000, handles: 10_000, ..export().limits };
     lab.session = Session::new(Export { limits, ..export() }, Identity::Fixed(Caller::Server));
-    lab.say(NO_TAG, Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" });
+    lab.send(NO_TAG, Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" });
     lab.attach();
     for fid in 2..2 + count {
-        lab.say(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
+        lab.send(2, Tmessage::Walk { fid: 1, newfid: fid, names: Names::new(&[]).unwrap() });
         lab.answer(0, Ok(Reply::Walked(Vec::new(), Some(NodeId(fid.into())))));
     }
     lab.text.clear();
@@ -260,16 +260,16 @@ fn fids_of_a_client_that_left_are_given_back_in_many_steps() {
 fn messages_wait_until_fids_of_the_version_before_are_given_back() {
     let mut lab = with_fids(3 * RELEASES_MAX as u32 + 7);
     let version = || Tmessage::Version { msize: 1 << 20, version: b"9P2000.L" };
-    lab.say(NO_TAG, version());
+    lab.send(NO_TAG, version());
     assert!(lab.text.contains("RVersion"), "{}", lab.text);
     let (uname, aname) = (&b"me"[..], &b""[..]);
-    lab.say(1, Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: Some(5) });
+    lab.send(1, Tmessage::Attach { fid: 1, afid: NO_FID, uname, aname, uid: Some(5) });
     assert!(!lab.text.contains("ask") && released(&mut lab) == 2 * RELEASES_MAX);
     lab.step("tick".to_owned(), Input::Tick);
     assert!(!lab.text.contains("ask") && released(&mut lab) == RELEASES_MAX);
     lab.step("tick".to_owned(), Input::Tick);
     assert!(lab.text.contains("ask 0"), "{}", lab.text);
     assert_eq!((released(&mut lab), lab.session.handles()), (8, 1));
-    lab.say(NO_TAG, version());
+    lab.send(NO_TAG, version());
     assert_eq!((lab.session.fids(), lab.session.deadline()), (0, None));
 }

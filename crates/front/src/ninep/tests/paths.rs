@@ -7,7 +7,7 @@ fn attaching(path: &[u8]) -> Lab {
     let mut lab = Lab::linux();
     lab.text.clear();
     let (afid, uname) = (NO_FID, &b"me"[..]);
-    lab.say(1, Tmessage::Attach { fid: 1, afid, uname, aname: path, uid: Some(5) });
+    lab.send(1, Tmessage::Attach { fid: 1, afid, uname, aname: path, uid: Some(5) });
     lab
 }
 
@@ -49,7 +49,7 @@ fn names_of_a_walk_that_waits_count() {
     let before = lab.session.bytes();
     let long = [b'x'; 255];
     let names = Names::new(&[&long[..]; 16]).unwrap();
-    lab.say(2, Tmessage::Walk { fid: 1, newfid: 2, names });
+    lab.send(2, Tmessage::Walk { fid: 1, newfid: 2, names });
     assert!(lab.session.bytes() >= before + 16 * long.len());
     lab.answer(0, Err(Error::NotFound));
     assert_eq!(lab.session.bytes(), before + 11, "the answer is not sent yet");

@@ -70,7 +70,7 @@ impl Worker<'_> {
             Ok(filament) => filament,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                self.arrived.drain(..).for_each(|event| place.say(now, event));
+                self.arrived.drain(..).for_each(|event| place.send(now, event));
                 self.hints.push((now, id));
                 return;
             }
@@ -106,9 +106,9 @@ impl Worker<'_> {
                     crowded |= at <= soon;
                     self.ios.push((at, pending));
                 }
-                Request::Timer { tag, .. } => self.say(filament, at, Event::Timer(tag)),
+                Request::Timer { tag, .. } => self.send(filament, at, Event::Timer(tag)),
                 Request::Send { to, envelope, .. } => {
-                    self.say(to, at, Event::Message { from: filament, envelope });
+                    self.send(to, at, Event::Message { from: filament, envelope });
                 }
             }
             // Carried I/Os need no wake-up.
@@ -128,13 +128,13 @@ impl Worker<'_> {
         if self.carried.is_empty() { State::Check } else { State::Execute }
     }
 
-    fn say(&mut self, to: FilamentId, at: u64, event: Event) {
+    fn send(&mut self, to: FilamentId, at: u64, event: Event) {
         let Some(place) = self.shared.filaments.get(to as usize) else {
             // No such filament: the message is dropped.
             self.done += 1;
             return;
         };
-        place.say(at, event);
+        place.send(at, event);
         self.hints.push((at, to));
     }
 }

@@ -1,7 +1,7 @@
 //! Connection setup before a run: version, attach, walks and opens, one after the other.
 #![allow(
     clippy::wildcard_enum_match_arm,
-    reason = "straight-line talk: what is no answer to the question is an error, whatever it is"
+    reason = "a linear handshake: every other reply is an error"
 )]
 
 use super::fid_of;

@@ -83,5 +83,5 @@ fn without_completions_nothing_can_be_inferred() {
             (open), or replay it once by its times with a recording and infer from that; of a
             blktrace, complete (C) events are needed
     "#]]
-    .assert_eq(&folded(&error.expect("it is said").to_string()));
+    .assert_eq(&folded(&error.expect("an error is reported").to_string()));
 }

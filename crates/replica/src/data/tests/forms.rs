@@ -146,7 +146,7 @@ fn words(kind: Kind, reply: &[&str], expected: &Expect) {
             kind.read_words(&words).map(|operator| operator.to_json())
         };
         let meant = meant.unwrap_or_else(|refused| refused.to_string());
-        let meant = meant.lines().next().expect("something is said");
+        let meant = meant.lines().next().expect("an error is reported");
         lines.push_str(&format!("{line}\n    {meant}\n"));
     }
     expected.assert_eq(&lines);

@@ -4,7 +4,7 @@ use super::*;
 
 /// Steps a replica at its own deadline; returns its messages.
 fn wait(replica: &mut Counting) -> Vec<Message<Operator>> {
-    let at = replica.deadline().expect("it waits for nothing, and has not told all");
+    let at = replica.deadline().expect("a deadline, as not everything was sent");
     let mut out = Vec::new();
     replica.step(at, Input::Tick, &mut out);
     replica.check();

@@ -117,7 +117,11 @@ fn nobody_is_removed_before_all_have_said_that_they_are_members() {
     step(&mut a, Input::Connected(B));
     step(&mut a, Input::Received(B, message(Vector::new(), false)));
     step_at(&mut a, 10, silent(&[C]));
-    assert_eq!(removes(&step_at(&mut a, 11, voted(B, &[C]))), None, "it was never heard");
+    assert_eq!(
+        removes(&step_at(&mut a, 11, voted(B, &[C]))),
+        None,
+        "C has not reported its membership"
+    );
     // A change is in progress: C may have reached another membership by it.
     let mut a = settled(&[A, B, C]);
     let change_request = ChangeRequest { remove: [B].into(), ..ChangeRequest::default() };

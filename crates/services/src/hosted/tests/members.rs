@@ -217,7 +217,7 @@ fn a_join_without_space_is_refused_at_once() {
     small.receive(&join_snapshot);
     let is_full = |lab: &mut Lab| lab.file("status").contains("is full: ");
     assert!((0..100).any(|_| is_full(&mut small)));
-    assert!(small.hosted.next_report().expect("said").contains("replica grow"));
+    assert!(small.hosted.next_report().expect("a report").contains("replica grow"));
     small.disk.lose_power();
     assert!(Lab::on(small.disk).file("status").contains("not a member yet"));
 }

@@ -117,7 +117,10 @@ impl Racer {
                 self.spend(with, "replaced");
                 let tag = tag.expect("a PUT gives a tag");
                 let known = self.ledger.borrow_mut().contents.insert(tag.clone(), data.clone());
-                assert!(known.is_none_or(|known| known == data), "{tag} was told before");
+                assert!(
+                    known.is_none_or(|known| known == data),
+                    "{tag} already named other contents"
+                );
             }
             (Ask::Delete { tag: with }, 204) => self.spend(Some(with), "removed"),
             (Ask::Put { .. } | Ask::Delete { .. }, 412) => {}

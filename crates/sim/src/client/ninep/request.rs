@@ -272,6 +272,6 @@ fn rest(request: &Request) -> Tmessage<'_> {
             proc_id: *owner,
             client_id: b"sim",
         },
-        other => unreachable!("{other:?} is said above"),
+        other => unreachable!("{other:?} is matched above"),
     }
 }

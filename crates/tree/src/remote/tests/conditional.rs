@@ -18,12 +18,12 @@ fn a_conditional_change_looks_when_those_before_it_are_over() {
     let found = || Rmessage::Walk { qids: [qid(5, Qid::FILE)].into_iter().collect() };
     lab.ask(1, change("a"));
     lab.ask(2, change("b"));
-    lab.say(&found());
-    lab.say(&getattr());
-    lab.say(&Rmessage::Renameat {});
+    lab.send(&found());
+    lab.send(&getattr());
+    lab.send(&Rmessage::Renameat {});
     // The first one's fid is clunked, and the second one starts.
-    lab.say(&Rmessage::Clunk {});
-    lab.say(&Rmessage::Error { ename: b"" });
+    lab.send(&Rmessage::Clunk {});
+    lab.send(&Rmessage::Error { ename: b"" });
     let text = std::mem::take(&mut lab.text);
     assert!(text.contains("asks Replace\nsays Walk"), "it waits: {text}");
     assert!(text.contains("hears Renameat"), "{text}");

@@ -39,7 +39,7 @@ fn requests_that_wait_for_a_connection_begin_in_many_turns() {
     let all = 2 * REQUESTS_MAX + 1;
     (0..all as u64).for_each(|id| stat(&mut lab, id));
     lab.connect();
-    lab.say(&Rmessage::Version { msize: 8192, version: b"9P2000.L" });
+    lab.send(&Rmessage::Version { msize: 8192, version: b"9P2000.L" });
     assert_eq!(count(&lab, "Getattr"), 0);
     let mut out = Vec::new();
     let attach = Rmessage::Attach { qid: qid(1, Qid::DIR) };

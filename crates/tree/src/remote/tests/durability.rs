@@ -11,8 +11,8 @@ impl Lab {
     fn restart(&mut self) {
         self.hang_up();
         self.connect();
-        self.say(&Rmessage::Version { msize: 8192, version: b"9P2000.L" });
-        self.say(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
+        self.send(&Rmessage::Version { msize: 8192, version: b"9P2000.L" });
+        self.send(&Rmessage::Attach { qid: qid(1, Qid::DIR) });
         self.text.clear();
     }
 
@@ -32,7 +32,7 @@ impl Lab {
                 Some("Clunk") => Rmessage::Clunk {},
                 other => panic!("{other:?} in {}", self.text),
             };
-            self.say(&answer);
+            self.send(&answer);
         }
         self.text.contains(&format!("reply {id} Disconnected"))
     }
@@ -66,9 +66,9 @@ fn an_fsync_that_covers_every_write_leaves_nothing_to_report() {
     let mut lab = Lab::up(b"9P2000.L");
     let (_, open) = lab.open();
     lab.ask(3, write(open, 3));
-    lab.say(&Rmessage::Write { count: 3 });
+    lab.send(&Rmessage::Write { count: 3 });
     lab.ask(4, Ask::Sync { open, data_only: false });
-    lab.say(&Rmessage::Fsync {});
+    lab.send(&Rmessage::Fsync {});
     lab.restart();
     assert!(!lab.reports_loss(5, open));
 }
@@ -79,7 +79,7 @@ fn lost_changes_of_attributes_and_entries_are_reported_too() {
     let (node, open) = lab.open();
     let set = base::SetStat { mode: Some(0o600), ..base::SetStat::default() };
     lab.ask(3, Ask::SetStat { node, open: None, set });
-    lab.say(&Rmessage::Setattr {});
+    lab.send(&Rmessage::Setattr {});
     assert!(lab.text.contains("reply 3"), "{}", lab.text);
     lab.restart();
     assert!(lab.reports_loss(5, open));
@@ -87,11 +87,11 @@ fn lost_changes_of_attributes_and_entries_are_reported_too() {
     let root = lab.remote.root();
     let access = Access { read: true, ..Access::default() };
     lab.ask(1, Ask::Open { node: root, access });
-    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-    lab.say(&Rmessage::Lopen { qid: qid(1, Qid::DIR), iounit: 0 });
-    lab.say(&getattr());
+    lab.send(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.send(&Rmessage::Lopen { qid: qid(1, Qid::DIR), iounit: 0 });
+    lab.send(&getattr());
     lab.ask(2, Ask::Remove { dir: root, name: name("f"), directory: Some(false) });
-    lab.say(&Rmessage::Unlinkat {});
+    lab.send(&Rmessage::Unlinkat {});
     assert!(lab.text.contains("reply 2 Done"), "{}", lab.text);
     lab.restart();
     assert!(lab.reports_loss(3, OpenId::new(3, 0)));
@@ -104,12 +104,12 @@ fn an_append_goes_in_one_message_or_is_short() {
     let (node, _) = lab.open();
     let access = Access { append: true, ..Access::default() };
     lab.ask(3, Ask::Open { node, access });
-    lab.say(&Rmessage::Walk { qids: [].into_iter().collect() });
-    lab.say(&Rmessage::Lopen { qid: qid(5, Qid::FILE), iounit: 0 });
-    lab.say(&getattr());
+    lab.send(&Rmessage::Walk { qids: [].into_iter().collect() });
+    lab.send(&Rmessage::Lopen { qid: qid(5, Qid::FILE), iounit: 0 });
+    lab.send(&getattr());
     lab.text.clear();
     lab.ask(4, write(OpenId::new(3, 1), 20_000));
     assert_eq!(lab.text.matches("hears Write").count(), 1, "{}", lab.text);
-    lab.say(&Rmessage::Write { count: 8192 - wire::ninep::IO_HEADER_SIZE });
+    lab.send(&Rmessage::Write { count: 8192 - wire::ninep::IO_HEADER_SIZE });
     assert!(lab.text.contains("reply 4 Written"), "{}", lab.text);
 }

@@ -20,17 +20,17 @@ fn names_that_lead_nowhere_take_no_stack() {
 fn a_created_file_has_attributes_while_open_also_if_its_name_leads_elsewhere() {
     let mut lab = Lab::up(b"9P2000.L");
     lab.create();
-    lab.say(&Rmessage::Walk { qids: [qid(77, Qid::FILE)].into_iter().collect() });
-    lab.say(&Rmessage::Clunk {});
+    lab.send(&Rmessage::Walk { qids: [qid(77, Qid::FILE)].into_iter().collect() });
+    lab.send(&Rmessage::Clunk {});
     lab.text.clear();
     let node = NodeId::new(3, 1);
     lab.ask(2, Ask::Stat { node });
     // The fid stays bound until the stat is answered.
     lab.step(Input::Close(OpenId::new(3, 0)));
-    lab.say(&getattr());
-    lab.say(&Rmessage::Clunk {});
+    lab.send(&getattr());
+    lab.send(&Rmessage::Clunk {});
     lab.ask(3, Ask::Stat { node });
-    lab.say(&Rmessage::Walk { qids: [qid(77, Qid::FILE)].into_iter().collect() });
+    lab.send(&Rmessage::Walk { qids: [qid(77, Qid::FILE)].into_iter().collect() });
     expect![[r#"
         asks Stat
           hears Getattr { fid: 1, mask: 2047 }

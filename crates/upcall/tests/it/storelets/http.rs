@@ -15,10 +15,10 @@ fn head(query: &str, fields: &str) -> String {
 /// Posts a body; returns the whole response.
 fn post(lab: &Lab, query: &str, body: &[u8]) -> String {
     let head = head(query, &format!("Content-Length: {}\r\n", body.len()));
-    say(lab, &[head.as_bytes(), body].concat())
+    send(lab, &[head.as_bytes(), body].concat())
 }
 
-fn say(lab: &Lab, bytes: &[u8]) -> String {
+fn send(lab: &Lab, bytes: &[u8]) -> String {
     let mut client = TcpStream::connect(lab.server.http()).unwrap();
     client.write_all(bytes).unwrap();
     let mut answer = Vec::new();
@@ -104,7 +104,7 @@ fn a_post_body_is_standard_input() {
     assert!(body(&post(&lab, &query, large.as_bytes())) == large);
     let chunked =
         head(&query, "Transfer-Encoding: chunked\r\n") + "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
-    assert_eq!(body(&say(&lab, chunked.as_bytes())), "abcde");
+    assert_eq!(body(&send(&lab, chunked.as_bytes())), "abcde");
     // Output arrives before all input is sent.
     let mut client = TcpStream::connect(lab.server.http()).unwrap();
     client.write_all(head(&query, "Transfer-Encoding: chunked\r\n").as_bytes()).unwrap();
@@ -131,7 +131,7 @@ fn one_connection_runs_one_program_after_the_other() {
     );
     let get = "GET /x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let post = [one.as_bytes(), &wasm].concat();
-    let answer = say(&lab, &[&post[..], &post, get.as_bytes()].concat());
+    let answer = send(&lab, &[&post[..], &post, get.as_bytes()].concat());
     assert_eq!(answer.matches("\r\nUpcall-Exit: 7\r\n").count(), 2, "{answer}");
     assert!(answer.ends_with("\r\n\r\nx\n"), "{answer}");
 }
@@ -149,12 +149,12 @@ fn unrunnable_requests_get_a_status_code() {
     is(post(&lab, "?memory=4G", &exit), 422, "memory exceeds this server's maximum");
     is(post(&lab, "?write", &exit), 403, "--http-write");
     let chunked = head("", "Transfer-Encoding: chunked\r\n") + "0\r\n\r\n";
-    is(say(&lab, chunked.as_bytes()), 411, "send a program with its length");
-    is(say(&lab, head("", "").as_bytes()), 411, "?module=sha256:HASH");
+    is(send(&lab, chunked.as_bytes()), 411, "send a program with its length");
+    is(send(&lab, head("", "").as_bytes()), 411, "?module=sha256:HASH");
     let elsewhere = head("", "Content-Length: 0\r\n").replacen("storelets", "elsewhere", 1);
-    is(say(&lab, elsewhere.as_bytes()), 405, "post it to /.upcall/storelets");
+    is(send(&lab, elsewhere.as_bytes()), 405, "post it to /.upcall/storelets");
     let from = head("", "Origin: http://evil.example\r\nContent-Length: 0\r\n");
-    is(say(&lab, from.as_bytes()), 403, "");
+    is(send(&lab, from.as_bytes()), 403, "");
     lab.await_none();
 
     let lab = Lab::new(&["--http-write"]);

@@ -287,7 +287,7 @@ fn invalid_storelets_are_not_installed() {
     let address = installed.socket().parse().unwrap();
     let options = Options { aname: "/.upcall".to_string(), ..Options::default() };
     let client = Client::connect(&address, &options).unwrap();
-    let say = |bytes: &[u8]| {
+    let send = |bytes: &[u8]| {
         let options = OpenOptions::new().read(true).write(true);
         let session = client.open_with("/storelets/install", options).unwrap();
         let mut at = 0;
@@ -312,7 +312,7 @@ fn invalid_storelets_are_not_installed() {
         (long.as_bytes(), "cannot be run"),
         (&[b'a'; 300_000], "too long"),
     ] {
-        let answer = say(printed);
+        let answer = send(printed);
         assert!(answer.contains(why), "{:?}: {answer}", String::from_utf8_lossy(printed));
     }
     // A client that disconnects in the middle leaves nothing behind.

@@ -210,7 +210,7 @@ impl Exchange for Redis {
         if expected.as_bytes().starts_with(input) {
             return Ok(None);
         }
-        bail!("Redis said {}", String::from_utf8_lossy(input))
+        bail!("unexpected reply of Redis: {}", String::from_utf8_lossy(input))
     }
 }
 

@@ -85,7 +85,7 @@ fn special(target: &Path, depth: Option<u32>, seconds: &str) -> Result<f64> {
     let depth_text = depth.unwrap_or(1).to_string();
     let how = if depth.is_some() { "uring" } else { "pread" };
     let printed = sh::read(&mut sh::cmd(&binary, &[how, &target, seconds, &depth_text]))?;
-    printed.trim().parse().with_context(|| format!("the loop said {printed}"))
+    printed.trim().parse().with_context(|| format!("output of the loop: {printed}"))
 }
 
 /// Measures the section.

@@ -48,7 +48,7 @@ pub(super) fn report(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     page.table("strict", &columns, &rows);
     figures(page, runs, size)?;
     for replicas in size.tradeoff {
-        say(page, runs, *replicas);
+        add_claims(page, runs, *replicas);
     }
     slopes(page, runs, size);
     kinds(page, runs, size);
@@ -90,7 +90,7 @@ fn figures(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
 }
 
 /// Adds the paper's claims for each number of replicas.
-fn say(page: &mut Page, runs: &Runs, replicas: u64) {
+fn add_claims(page: &mut Page, runs: &Runs, replicas: u64) {
     let add = LINES[0].0;
     let wrong = runs.by_strict(add, replicas, &inconsistency);
     let times = runs.by_strict(add, replicas, &at_front_end);

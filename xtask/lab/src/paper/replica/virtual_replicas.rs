@@ -57,7 +57,7 @@ pub(super) fn report(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     let title = "Figure 5.1: throughput by replicas on ten processors";
     page.plot("virtual", title, ("replicas", "operations a second"), lines.to_vec())?;
     for (line, values) in &lines {
-        say(page, line, values);
+        add_claims(page, line, values);
     }
     let long = runs.line(LONG, &throughput);
     page.claim(
@@ -76,7 +76,7 @@ pub(super) fn report(page: &mut Page, runs: &Runs, size: &Size) -> Result<()> {
     Ok(())
 }
 
-fn say(page: &mut Page, line: &str, values: &[(f64, f64)]) {
+fn add_claims(page: &mut Page, line: &str, values: &[(f64, f64)]) {
     let own = values.iter().take_while(|point| point.0 <= 10.0).copied().collect::<Vec<_>>();
     let shared: Vec<_> = values.iter().skip(own.len()).copied().collect();
     let (ten, eleven, best) = (at(values, 10.0), at(values, 11.0), peak(&shared));
