@@ -23,7 +23,8 @@ use std::process::Command;
 use unit::Unit;
 
 /// Crates that are published: `client`, `embed`, and those that they use.
-const LIBRARIES: &[&str] = &["base", "wire", "session", "store", "reactor", "embed", "client"];
+const LIBRARIES: &[&str] =
+    &["base", "wire", "session", "store", "engine", "reactor", "embed", "client"];
 const CONFIGURATION: &str = "etc/upcall/upcall.toml";
 
 /// Runs the suite.
