@@ -32,7 +32,7 @@ const PARTS: &[(&str, &[(&str, &str)])] = &[
             ("Reading subtrees ahead", "docs/subtree.md"),
             ("Client commands", "docs/clients.md"),
             ("Volumes", "docs/volumes.md"),
-            ("Name spaces", "docs/names.md"),
+            ("Namespaces", "docs/names.md"),
             ("Storelets", "docs/storelets.md"),
             ("Replicated services", "docs/replica.md"),
             ("Load generator", "docs/load.md"),

@@ -11,7 +11,7 @@ pub const TAG_SIZE: usize = 4;
 /// Persistent identity of a file of a tree: it stays valid when the file is renamed and when the
 /// server restarts, until the file is removed. The same file always has the same handle.
 ///
-/// The first [`TAG_SIZE`] bytes identify the tree within the name space. Trees leave them zero.
+/// The first [`TAG_SIZE`] bytes identify the tree within the namespace. Trees leave them zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileHandle {
     length: u8,

@@ -2,7 +2,7 @@
 //!
 //! Requests are served one at a time, in order; pipelined ones wait in the input buffer or, beyond
 //! that, in the network. The first bytes of a file are fetched together with its attributes in one
-//! request to the name space, and are sent in one buffer with the response head; the rest follows
+//! request to the namespace, and are sent in one buffer with the response head; the rest follows
 //! in pieces, at most two in flight. A request that cannot be parsed unambiguously is refused, and
 //! the connection closed.
 //!

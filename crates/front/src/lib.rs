@@ -36,7 +36,7 @@ pub struct CallId(pub u32);
 pub enum Input {
     /// Received bytes.
     Received(Buf),
-    /// Reply of the name space to a call.
+    /// Reply of the namespace to a call.
     Answered(CallId, Result<Reply, Error>),
     /// Result of the claim of an NFS call.
     Claimed(CallId, nfs::Claim),
@@ -57,7 +57,7 @@ pub enum Input {
 /// Outputs of a session.
 #[derive(Debug)]
 pub enum Output {
-    /// Send a request to the name space; exactly one [`Input::Answered`] follows.
+    /// Send a request to the namespace; exactly one [`Input::Answered`] follows.
     Ask(CallId, Request),
     /// Cancel a call; its reply comes nevertheless.
     Cancel(CallId),
@@ -125,7 +125,7 @@ pub enum Identity {
 /// Server properties that a session needs.
 #[derive(Clone, Debug)]
 pub struct Export {
-    /// The root of the name space.
+    /// The root of the namespace.
     pub root: NodeId,
     /// Device of most files; their inode numbers are shown unchanged.
     pub device: u64,

@@ -1,7 +1,7 @@
 //! A 9P connection.
 //!
 //! Messages are taken off the stream; each becomes a [`call`], and calls are answered in the order
-//! of the replies of the name space. `Tversion` selects the dialect and resets the session. A peer
+//! of the replies of the namespace. `Tversion` selects the dialect and resets the session. A peer
 //! that violates the protocol is disconnected.
 //!
 //! Messages that arrive while the connection is at a limit are [`parked`], and taken in order when

@@ -1,4 +1,4 @@
-//! A change of the name space: a mount, a bind, or an unmount.
+//! A change of the namespace: a mount, a bind, or an unmount.
 //!
 //! Both paths are resolved by walks with the server's own rights (thesis 004, §4.1.3).
 //!
@@ -33,7 +33,7 @@ pub enum Order {
 pub enum NamespaceChange {
     /// Mount or bind a directory.
     Join {
-        /// Path of the mount point, from the root of the name space.
+        /// Path of the mount point, from the root of the namespace.
         at: Vec<Name>,
         /// The directory to mount or bind.
         what: Source,
@@ -41,7 +41,7 @@ pub enum NamespaceChange {
         order: Order,
         /// Whether new files may be created in it.
         create: bool,
-        /// The source as written in the request, for listings of the name space.
+        /// The source as written in the request, for listings of the namespace.
         source_text: Arc<str>,
     },
     /// Unmount.
@@ -58,7 +58,7 @@ pub enum NamespaceChange {
 pub enum Source {
     /// The root of a tree: a mount.
     Tree(NodeId, Stat),
-    /// A directory of the name space: a bind.
+    /// A directory of the namespace: a bind.
     Path(Vec<Name>),
 }
 

@@ -1,4 +1,4 @@
-//! A fetch by path in a name space with mount points: walk, open and read in sequence.
+//! A fetch by path in a namespace with mount points: walk, open and read in sequence.
 //!
 //! A tree fetches in one request, but does not know which of its directories are mount points.
 //!

@@ -1,4 +1,4 @@
-//! Persistent identities of files in the name space.
+//! Persistent identities of files in the namespace.
 //!
 //! A tree identifies its files; the mux adds a tag of the tree, so that each handle finds its tree
 //! again after a restart. The tag of a mounted tree depends on its mount point and its source. A

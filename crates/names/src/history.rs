@@ -1,4 +1,4 @@
-//! The history of commands that built the name space, for replay.
+//! The history of commands that built the namespace, for replay.
 //!
 //! A line is kept as long as something that it mounted is there; and, because lines are executed in
 //! sequence, as long as the path of a kept line leads through something that it mounted, or a kept
@@ -104,7 +104,7 @@ impl History {
         }
     }
 
-    /// Returns the lines that build the name space, in the order of execution.
+    /// Returns the lines that build the namespace, in the order of execution.
     pub(crate) fn text(&self, live: impl Iterator<Item = Number>) -> Vec<String> {
         let needed = self.needed(live);
         // Number of joins at each mount point after the lines so far, and the number that each line

@@ -1,4 +1,4 @@
-//! The mux: joins trees into one name space; to its clients it is itself a tree.
+//! The mux: joins trees into one namespace; to its clients it is itself a tree.
 //!
 //! Requests go to the tree whose id they carry. The mux adds *mount points* ([`table`]):
 //! directories replaced by others, mounted or bound, alone or as a union. A node reached through
@@ -61,7 +61,7 @@ pub enum Input {
     Abandon(OpenId),
     /// A tree's reply.
     Answered(RequestId, Result<Reply, Error>),
-    /// A change of the name space; exactly one [`Output::Changed`] follows. The id must differ from
+    /// A change of the namespace; exactly one [`Output::Changed`] follows. The id must differ from
     /// those of requests and of other changes.
     Change(RequestId, NamespaceChange),
 }
@@ -161,7 +161,7 @@ impl Names {
         }
     }
 
-    /// Returns the root of the whole name space.
+    /// Returns the root of the whole namespace.
     pub fn root(&self) -> NodeId {
         self.root
     }
@@ -201,7 +201,7 @@ impl Names {
         names.chain(hidden.map(|mount| &mount.name)).cloned().collect()
     }
 
-    /// Returns the [`script`] lines that build the name space, in the order of execution.
+    /// Returns the [`script`] lines that build the namespace, in the order of execution.
     pub fn text(&self) -> Vec<String> {
         self.table.text()
     }

@@ -1,4 +1,4 @@
-//! Name spaces as text, in the manner of Plan 9's namespace(6).
+//! Namespaces as text, in the manner of Plan 9's namespace(6).
 //!
 //! ```text
 //! # what                      where it is seen
@@ -45,7 +45,7 @@ pub enum Line {
         /// Whether new files may be created in it.
         create: bool,
     },
-    /// Bind a directory of the name space to another place.
+    /// Bind a directory of the namespace to another place.
     Bind {
         /// Path of the source.
         new: Vec<Name>,
@@ -232,7 +232,7 @@ fn line(command: &str, rest: &[String]) -> Result<Line, String> {
     }
 }
 
-/// Parses a path from the root of the name space.
+/// Parses a path from the root of the namespace.
 ///
 /// # Errors
 /// The reason why it is no such path.

@@ -34,7 +34,7 @@ pub(crate) enum Task {
     FileHandle([u8; TAG_SIZE]),
     /// A list of entries of a tree with their identities, which get this tag, or are left out.
     Handles(u16, Option<[u8; TAG_SIZE]>),
-    /// A change of the name space.
+    /// A change of the namespace.
     Change(Box<Change>),
     /// A cancelled change: the node found by its last walk is to be released.
     GivenUp,

@@ -1,4 +1,4 @@
-//! A walk through the name space, part by part.
+//! A walk through the namespace, part by part.
 //!
 //! A part is a run of names, sent as a whole to the tree it starts in (thesis 004, §4.1.2). If a
 //! file on the way turns out to be a mount point, the node found behind it is released, and the

@@ -1,4 +1,4 @@
-//! Changes of the name space: those at its construction, and later commands.
+//! Changes of the namespace: those at its construction, and later commands.
 //!
 //! Changes are made one after the other, because a bind may depend on the mount before it. A
 //! command of several lines ends at the first that fails. A mount opens its source first, in the
@@ -582,7 +582,7 @@ fn plant(mount: Mount, served: Served, out: &mut Vec<Output>) -> Step {
 /// Returns a suggestion for a mount point or bind that the mux refuses.
 pub fn advice(error: Error) -> &'static str {
     if error == Error::NotFound {
-        "no such directory in the name space so far"
+        "no such directory in the namespace so far"
     } else if error == Error::NotDirectory {
         "only directories can be joined, and only at directories"
     } else if error == Error::Busy {
@@ -590,7 +590,7 @@ pub fn advice(error: Error) -> &'static str {
     } else if error == Error::TooManyLinks {
         "the union has too many members; unmount some"
     } else if error == Error::TooManyOpen {
-        "the name space has too many lines; unmount some"
+        "the namespace has too many lines; unmount some"
     } else if error == Error::TimedOut {
         "the server at that place does not answer; check whether it hangs"
     } else if error == Error::Cancelled {

@@ -102,7 +102,7 @@ impl Served {
     }
 }
 
-/// A mount, bind or unmount at the construction of the name space.
+/// A mount, bind or unmount at the construction of the namespace.
 #[derive(Debug)]
 pub struct Join {
     /// Source.
@@ -113,7 +113,7 @@ pub struct Join {
     pub order: Order,
     /// Whether files may be created in it.
     pub create: bool,
-    /// The same as text, for listings of the name space.
+    /// The same as text, for listings of the namespace.
     pub source_text: Arc<str>,
 }
 
@@ -122,7 +122,7 @@ pub struct Join {
 pub enum Joined {
     /// A tree: a mount.
     Tree(Served),
-    /// A directory of the name space: a bind.
+    /// A directory of the namespace: a bind.
     Path(Vec<Name>),
     /// Nothing: an unmount of everything at the mount point, or only of the join with this text.
     Gone(Option<Arc<str>>),

@@ -40,7 +40,7 @@ pub enum Input {
     Received(Result<Buf, Error>),
     /// Completion of a send.
     Sent(Result<(), Error>),
-    /// Reply of the name space to a call.
+    /// Reply of the namespace to a call.
     Answered(CallId, Result<Reply, Error>),
     /// Result of the claim of an NFS call.
     Claimed(CallId, Claim),
@@ -59,7 +59,7 @@ pub enum Input {
 pub enum Output {
     /// Operation of the reactor.
     Do(Op),
-    /// Request to the name space.
+    /// Request to the namespace.
     Ask(CallId, Request),
     /// Cancellation of a request.
     Cancel(CallId),

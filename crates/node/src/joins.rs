@@ -1,4 +1,4 @@
-//! Trees that are added by changes of the name space, and removed when no longer used.
+//! Trees that are added by changes of the namespace, and removed when no longer used.
 
 use super::changes;
 use super::mounted_tree::{self, Tree};
@@ -10,7 +10,7 @@ use std::mem;
 use tree::volume::Volume;
 use tree::{Input as TreeInput, Refusal, RequestId};
 
-/// Returns the id of a change of the name space, which is that of no connection's request.
+/// Returns the id of a change of the namespace, which is that of no connection's request.
 fn change(number: u32) -> RequestId {
     RequestId(1 << 63 | u64::from(number))
 }
@@ -48,7 +48,7 @@ fn not_grown(volume: &Volume, failure: store::Error) -> Refusal {
 }
 
 impl Node {
-    /// Advances changes of the name space as far as possible without waiting.
+    /// Advances changes of the namespace as far as possible without waiting.
     pub(crate) fn change(&mut self, now: Instant, ops: &mut Vec<Op>) {
         loop {
             if let Some(tree) = self.changes.recovering()

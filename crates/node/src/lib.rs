@@ -133,7 +133,7 @@ const NEWS_MAX: usize = 256;
 /// Phase of a node's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Constructing the name space; clients are not accepted yet.
+    /// Constructing the namespace; clients are not accepted yet.
     Joining,
     /// Serving.
     Running,
@@ -332,7 +332,7 @@ impl Node {
         self.export.clone()
     }
 
-    /// Returns the failed joins, each with its position in the configuration, once the name space
+    /// Returns the failed joins, each with its position in the configuration, once the namespace
     /// is constructed.
     pub fn joined(&self) -> Option<&[(usize, Error)]> {
         (self.phase != Phase::Joining).then_some(self.changes.failed())
@@ -545,7 +545,7 @@ fn begin(joins: Vec<Join>, trees: &mut Trees, config: &Config) -> Changes {
     changes
 }
 
-/// Runs a node until its name space is constructed.
+/// Runs a node until its namespace is constructed.
 pub fn set_up(node: &mut Node, reactor: &mut impl Reactor) {
     run_while(node, reactor, |node| node.phase == Phase::Joining);
 }

@@ -1,6 +1,6 @@
 //! Messages between the nodes of one process.
 //!
-//! One node, *home*, has the name space and all trees of files. *Fronts* have connections, each on
+//! One node, *home*, has the namespace and all trees of files. *Fronts* have connections, each on
 //! a thread and a reactor of its own, and send their sessions' requests to home, where they are
 //! requests like all others; replies return the same way. So a file has one owner, and a front
 //! needs no locks and no copy of anything but the id of the root.
@@ -23,7 +23,7 @@ use std::collections::BTreeSet;
 use storelet::{AskId, Crossing, worker};
 use tree::{Input as TreeInput, Reply, RequestId};
 
-/// Number of the node that has the name space.
+/// Number of the node that has the namespace.
 pub const HOME: usize = 0;
 
 /// Bit offset of the requesting node's number in a request id.
@@ -97,7 +97,7 @@ pub(crate) enum NodeMessage {
 /// Role of a node in its process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Has the name space; with the fronts and workers that have not ended.
+    /// Has the namespace; with the fronts and workers that have not ended.
     Home(BTreeSet<usize>),
     /// Has connections only.
     Front(usize),
@@ -304,7 +304,7 @@ impl Node {
         }
     }
 
-    /// Forwards a message of a storelet to the name space.
+    /// Forwards a message of a storelet to the namespace.
     fn forward_storelet(&mut self, worker: usize, input: names::Input) {
         match &input {
             names::Input::Ask(id, _) => self.bill.requested(worker, *id),
@@ -318,7 +318,7 @@ impl Node {
         self.forward(worker, input);
     }
 
-    /// Forwards a message of another node to the name space.
+    /// Forwards a message of another node to the namespace.
     pub(crate) fn forward(&mut self, node: usize, input: names::Input) {
         let input = match input {
             names::Input::Ask(id, request) => names::Input::Ask(at_home(node, id), request),
@@ -350,7 +350,7 @@ impl Node {
         !matches!(&self.role, Role::Home(fronts) if !fronts.is_empty())
     }
 
-    /// Whether this node has the name space.
+    /// Whether this node has the namespace.
     pub(crate) fn is_home(&self) -> bool {
         matches!(self.role, Role::Home(_))
     }

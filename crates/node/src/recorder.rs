@@ -1,6 +1,6 @@
 //! The recorder: captures the file I/O of clients.
 //!
-//! It observes the inputs and outputs of the name space, which the requests of all sessions of all
+//! It observes the inputs and outputs of the namespace, which the requests of all sessions of all
 //! nodes pass, and never changes anything. Records are handed out in batches, which the node's
 //! driver passes to a writer that must not block it.
 //!
@@ -71,7 +71,7 @@ pub struct Recorded {
     pub act: Act,
     /// Number of the file; it may be reused after 2³² others.
     pub file: u32,
-    /// The file's path in the name space.
+    /// The file's path in the namespace.
     pub path: Arc<str>,
     /// Offset, bytes.
     pub offset: u64,
@@ -142,7 +142,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    /// Creates a recorder for the name space with this root; with `service`, it contains the
+    /// Creates a recorder for the namespace with this root; with `service`, it contains the
     /// server's own files.
     pub(crate) fn new(root: NodeId, service: bool) -> Recorder {
         Recorder {
@@ -156,7 +156,7 @@ impl Recorder {
         }
     }
 
-    /// Observes an input of the name space.
+    /// Observes an input of the namespace.
     pub(crate) fn see(&mut self, now: Instant, input: &names::Input) {
         use names::Input;
         if self.ended {

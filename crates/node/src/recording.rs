@@ -6,7 +6,7 @@ use base::Instant;
 
 impl Node {
     /// Starts to record the file I/O of clients. Must be called before any client connects, on the
-    /// node that has the name space.
+    /// node that has the namespace.
     ///
     /// # Panics
     /// If a client has connected.

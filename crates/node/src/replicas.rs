@@ -23,7 +23,7 @@ use tree::skeleton::Skeleton;
 use tree::{Input as TreeInput, Reply, RequestId};
 
 /// Number of the node that has the replicas of services, if there are any: it exists before the
-/// name space is constructed, and so before fronts.
+/// namespace is constructed, and so before fronts.
 pub const REPLICAS: usize = HOME + 1;
 
 /// A replica in an open store.

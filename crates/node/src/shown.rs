@@ -1,9 +1,9 @@
-//! The name space as text, in the format of a names file.
+//! The namespace as text, in the format of a names file.
 
 use super::Node;
 
 impl Node {
-    /// Returns the name space as text, in the format of a names file.
+    /// Returns the namespace as text, in the format of a names file.
     pub(crate) fn names_text(&self) -> String {
         let root = String::from_utf8_lossy(&self.export.path);
         let mut text = format!("# at the root: {root}\n");

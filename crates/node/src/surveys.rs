@@ -36,7 +36,7 @@ impl Node {
     /// Starts to render a service file.
     pub(crate) fn survey(&mut self, now: Instant, ticket: u64, topic: Topic, ops: &mut Vec<Op>) {
         let (report, awaited) = match (&self.role, topic) {
-            // It has no counters, and fronts have no name space.
+            // It has no counters, and fronts have no namespace.
             (_, Topic::Names) => (Report::default(), BTreeSet::new()),
             (Role::Front(_) | Role::Replicas(..), _) => (Report::of(self), BTreeSet::new()),
             (Role::Home(fronts), _) => {

@@ -18,7 +18,7 @@ pub(crate) struct Traffic {
     responses: BTreeMap<(&'static str, u16), u64>,
     /// Content bytes of HTTP responses.
     contents: u64,
-    /// Name space commands that succeeded, and that failed.
+    /// Namespace commands that succeeded, and that failed.
     commands: (u64, u64),
 }
 
@@ -64,7 +64,7 @@ impl Traffic {
         self.contents += account.bytes;
     }
 
-    /// Counts a name space command.
+    /// Counts a namespace command.
     pub(crate) fn command(&mut self, is_done: bool) {
         self.commands.0 += u64::from(is_done);
         self.commands.1 += u64::from(!is_done);
@@ -118,7 +118,7 @@ impl Traffic {
         self.contents
     }
 
-    /// Returns the name space commands by success.
+    /// Returns the namespace commands by success.
     pub(crate) fn commands(&self) -> [(bool, u64); 2] {
         [(true, self.commands.0), (false, self.commands.1)]
     }

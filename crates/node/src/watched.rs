@@ -1,5 +1,5 @@
 //! Streams of the tree of service files: the changes of requests to trees, for watches, and their
-//! own requests to the name space.
+//! own requests to the namespace.
 //!
 //! All requests pass the mux, which sends each to the tree that has its files. There the changes
 //! follow from the request, and whether they were made from the reply.
@@ -31,7 +31,7 @@ impl Node {
         self.trees.mark(SERVICE);
     }
 
-    /// Reports that anything may have changed: the name space has.
+    /// Reports that anything may have changed: the namespace has.
     ///
     /// Nothing but this server changes a volume. Files of other trees have numbers of another
     /// range, so clients can tell them from those of the first one. The entries of a union are

@@ -178,7 +178,7 @@ pub(crate) struct Mounts {
 }
 
 impl Mounts {
-    /// Opens the table of the current thread's mount name space.
+    /// Opens the table of the current thread's mount namespace.
     ///
     /// # Errors
     /// Those of `open(2)`, if `/proc` is not mounted.

@@ -1,4 +1,4 @@
-//! The whole mux: a node whose name space joins several other nodes, in one world.
+//! The whole mux: a node whose namespace joins several other nodes, in one world.
 //!
 //! Servers crash and restart, are partitioned, freeze, lose their connections, and lie, each on its
 //! own. Clients of the mux know the joined tree ([`space`]) and the troubles of each server

@@ -1,4 +1,4 @@
-//! Messages between the home node, which has the name space, and the workers.
+//! Messages between the home node, which has the namespace, and the workers.
 
 use crate::compile::Fresh;
 use crate::report::Report;

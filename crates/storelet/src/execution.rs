@@ -45,7 +45,7 @@ pub(crate) enum Input {
 /// Outputs of an execution.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Send a request to the name space; [`Input::Answered`] follows.
+    /// Send a request to the namespace; [`Input::Answered`] follows.
     Ask(Ask),
     /// Cancel the request; its reply comes nevertheless.
     Cancel,

@@ -25,7 +25,7 @@ pub(crate) enum Input {
 /// Outputs of the machine.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Send a request to the name space; [`Input::Answered`] follows.
+    /// Send a request to the namespace; [`Input::Answered`] follows.
     Ask(Ask),
     /// Cancel the request; its reply comes nevertheless.
     Cancel,

@@ -67,7 +67,7 @@ pub const OVERHEAD: u64 = 6 << 20;
 pub struct Settings {
     /// Numbers of the nodes that run storelets.
     pub workers: Vec<usize>,
-    /// Number of the home node, which has the name space.
+    /// Number of the home node, which has the namespace.
     pub home: usize,
     /// Number of the mailbox of the compiler and state store.
     pub compiler: usize,

@@ -55,7 +55,7 @@ pub enum Input {
 /// Outputs of a worker.
 #[derive(Debug)]
 pub enum Output {
-    /// Send a file request to the name space on behalf of a storelet.
+    /// Send a file request to the namespace on behalf of a storelet.
     Ask(AskId, Request),
     /// Cancel a request.
     Cancel(AskId),

@@ -129,11 +129,11 @@ pub enum Output {
     },
     /// Nobody waits for the result of this command any longer; it follows nevertheless, and soon.
     CancelCommand(u64),
-    /// The tree is itself a client of the name space.
+    /// The tree is itself a client of the namespace.
     AsClient(AsClient),
 }
 
-/// An output of a tree as a client of the name space.
+/// An output of a tree as a client of the namespace.
 #[derive(Debug)]
 pub enum AsClient {
     /// A request; the reply ([`Input::Answered`]) has the same number.
@@ -144,7 +144,7 @@ pub enum AsClient {
     Close(OpenId),
 }
 
-/// An output of one stream of a tree that is a client of the name space.
+/// An output of one stream of a tree that is a client of the namespace.
 #[derive(Debug)]
 pub(crate) enum StreamOutput {
     /// A request; the stream sends the next one after the reply.

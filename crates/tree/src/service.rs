@@ -134,7 +134,7 @@ pub struct Service {
 
 impl Service {
     /// Returns the tree with number `index`; its files have the timestamp `started` and belong to
-    /// `owner`. The mux mounts other trees at `places`. Streams are of the name space with the root
+    /// `owner`. The mux mounts other trees at `places`. Streams are of the namespace with the root
     /// `top`, on this device.
     pub fn new(
         index: u16,

@@ -1,6 +1,6 @@
 //! A tree of empty directories, for use as mount points.
 //!
-//! It serves as the root of a name space without a tree at its root (the thesis's `fsthread`, §4.2,
+//! It serves as the root of a namespace without a tree at its root (the thesis's `fsthread`, §4.2,
 //! serves that from memory). It is immutable, so its only state is its open directories.
 
 #![allow(

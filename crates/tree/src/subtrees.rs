@@ -70,7 +70,7 @@ pub(crate) struct Subtrees {
 }
 
 impl Subtrees {
-    /// Returns no streams of the name space with this root, on this device.
+    /// Returns no streams of the namespace with this root, on this device.
     pub(crate) fn new(root: NodeId, device: u64) -> Subtrees {
         Subtrees {
             space: Space { root, device, points: BTreeSet::new() },

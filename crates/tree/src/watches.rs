@@ -161,7 +161,7 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// Returns no watches of the name space with this root, on this device.
+    /// Returns no watches of the namespace with this root, on this device.
     pub(crate) fn new(root: NodeId, device: u64) -> Watches {
         Watches {
             root,

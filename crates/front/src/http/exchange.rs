@@ -214,7 +214,7 @@ impl Context<'_> {
         service_of(request, file, &self.session.export.services)
     }
 
-    /// Sends a request to the name space.
+    /// Sends a request to the namespace.
     pub(super) fn ask(&mut self, ask: Ask) {
         self.ask_as(CALL, ask);
     }

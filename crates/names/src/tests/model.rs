@@ -1,4 +1,4 @@
-//! Random name spaces against a model that walks name by name and remembers everything.
+//! Random namespaces against a model that walks name by name and remembers everything.
 
 use super::*;
 use fastrand::Rng;

@@ -1,4 +1,4 @@
-//! The listed commands rebuild the same name space.
+//! The listed commands rebuild the same namespace.
 
 use super::*;
 use crate::script::{Line, Source as History};

@@ -13,7 +13,7 @@ use tree::{Ask, RequestId};
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "nearly all are inputs")]
 pub(super) enum Entry {
-    /// Message to the name space.
+    /// Message to the namespace.
     Input(Input),
     /// Close of the connection; later messages are of the next one in its slot.
     Closed,

@@ -1,4 +1,4 @@
-//! The recorder's view of the name space: paths of nodes, and the files behind them.
+//! The recorder's view of the namespace: paths of nodes, and the files behind them.
 
 use super::Requested;
 use base::op::Replacement;
@@ -50,7 +50,7 @@ struct Node {
     references: usize,
 }
 
-/// The view of the name space. Nodes and open files are bounded as in the trees.
+/// The view of the namespace. Nodes and open files are bounded as in the trees.
 #[derive(Debug)]
 pub(super) struct Books {
     root: NodeId,

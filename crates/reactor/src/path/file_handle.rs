@@ -186,7 +186,7 @@ fn is_known_outside(context: &PathContext<'_>, root: BorrowedFd<'_>, file: Borro
     is_known && enter::expect_within(context, root, file).is_err()
 }
 
-/// Returns whether an open file has an identity. The tag in front belongs to the name space.
+/// Returns whether an open file has an identity. The tag in front belongs to the namespace.
 fn is_file_of(fd: BorrowedFd<'_>, handle: &FileHandle) -> bool {
     let stat = attrs::stat(fd);
     stat.is_ok_and(|stat| identity(fd, &stat).identifier() == handle.identifier())

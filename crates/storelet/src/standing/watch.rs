@@ -68,7 +68,7 @@ pub(crate) enum Input {
 /// Outputs of a watch.
 #[derive(Debug)]
 pub(crate) enum Output {
-    /// Send a request to the name space; [`Input::Answered`] follows.
+    /// Send a request to the namespace; [`Input::Answered`] follows.
     Ask(Ask),
     /// Cancel the request; its reply comes nevertheless.
     Cancel,

@@ -1,5 +1,5 @@
 //! Stream files: each open is a stream, which replies to reads with what a write has asked for, and
-//! is itself a client of the name space.
+//! is itself a client of the namespace.
 
 use crate::request::{AsClient, NodeId, Output as TreeOutput, Reply, RequestId};
 use crate::subtrees::Subtrees;
@@ -46,7 +46,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Returns no streams of the name space with this root, on this device.
+    /// Returns no streams of the namespace with this root, on this device.
     pub(super) fn new((root, device): (NodeId, u64)) -> Streams {
         Streams { watches: Watches::new(root, device), subtrees: Subtrees::new(root, device) }
     }

@@ -2,7 +2,7 @@ use super::*;
 use crate::request::AsClient;
 use base::Caller;
 
-/// Root and device of the name space.
+/// Root and device of the namespace.
 const TOP: (NodeId, u64) = (NodeId(0), 0);
 
 fn ask(service: &mut Service, ask: Ask) -> Vec<Output> {

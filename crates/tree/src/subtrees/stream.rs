@@ -39,7 +39,7 @@ const LIST: u32 = 32 << 10;
 const READ: u32 = 256 << 10;
 const READ_FILES_MAX: usize = 128;
 
-/// The name space.
+/// The namespace.
 #[derive(Debug)]
 pub(super) struct Space {
     pub(super) root: NodeId,

@@ -84,7 +84,7 @@ struct Refused {
 fn change(frame: &Frame, lines: &[String]) -> Outcome<()> {
     let so = "'upcall names' shows which lines were carried out";
     frame.if_interrupted(so.to_string());
-    match command(frame, &(lines.join("\n") + "\n"), "change the name space")? {
+    match command(frame, &(lines.join("\n") + "\n"), "change the namespace")? {
         None => Ok(()),
         Some(refused) => {
             Err(Trouble::Host(format!("cannot carry out all lines: {}", refused.reply)))

@@ -551,10 +551,7 @@ fn unmountable_sources_are_refused_with_a_reason() {
         assert!(code == Some(1) && printed.contains(why), "{source}: {printed}");
     }
     let (code, printed) = client(&["names", &socket, &format!("mount /nowhere volume:{path}")]);
-    assert!(
-        code == Some(1) && printed.contains("no such directory in the name space"),
-        "{printed}"
-    );
+    assert!(code == Some(1) && printed.contains("no such directory in the namespace"), "{printed}");
     wait_until("the volume is given back", || is_free(&volume));
     wait_until("files are closed", || open().expect("it runs") <= before);
     assert_eq!(body(&server, "/x/in"), "in");

@@ -54,7 +54,7 @@ pub(super) fn write(entries: &[Entry], _tools: &Tools, kernel: &str) -> Result<(
     let mut text = HEAD.to_owned();
     text.push_str("\n## Directly\n\n");
     table(&mut text, entries, false, &mut notes)?;
-    text.push_str("\n## Through a name space\n\n");
+    text.push_str("\n## Through a namespace\n\n");
     text.push_str(
         "The client speaks to `upcall serve --names`, which has mounted the server at `/far`: \
          here Upcall is the\nserver of every client, and the client of every server.\n\n",

@@ -218,7 +218,7 @@ fn share_one_search() {
         paths.iter().map(|path| (path.as_str(), served.handle(path))).collect();
     let gone = served.handle("d3/e/f3");
     std::fs::remove_file(served.dir.join("d3/e/f3")).unwrap();
-    // A tag in front belongs to the name space.
+    // A tag in front belongs to the namespace.
     let waiting = all.iter().map(|(path, handle)| (*path, handle.with_tag([128, 1, 2, 3])));
     let waiting: Vec<_> = waiting.map(|(path, it)| (path, it, served.lane(it))).collect();
     for (path, handle, lane) in waiting {
