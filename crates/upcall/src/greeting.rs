@@ -98,7 +98,11 @@ impl fmt::Display for Greeting<'_> {
 
 impl Greeting<'_> {
     fn ninep(&self, f: &mut fmt::Formatter<'_>, address: &SocketAddr) -> fmt::Result {
-        let (host, port) = (reachable(address).ip(), address.port());
+        let port = address.port();
+        let host = match reachable(address) {
+            SocketAddr::V4(v4) => v4.ip().to_string(),
+            SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
+        };
         writeln!(f, "9p       {address}")?;
         let options = options(if self.serve.trust_clients { "user" } else { "any" });
         writeln!(f, "         sudo mount -t 9p -o trans=tcp,port={port},{options} {host} /mnt")?;
@@ -110,7 +114,8 @@ impl Greeting<'_> {
     fn nfs(&self, f: &mut fmt::Formatter<'_>, address: &SocketAddr) -> fmt::Result {
         let (host, port) = (reachable(address).ip(), address.port());
         writeln!(f, "nfs      {address}")?;
-        let is_registered = self.serve.nfs_portmapper && nfs_port(self.bound) == Some(port);
+        let is_registered =
+            self.serve.nfs_portmapper && address.is_ipv4() && nfs_port(self.bound) == Some(port);
         let ports = match is_registered {
             true => String::new(),
             false => format!("port={port},mountport={port},"),

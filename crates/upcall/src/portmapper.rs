@@ -6,11 +6,12 @@
 //! first and kept. It is a UDP socket: the portmapper closes idle connections.
 
 use crate::log;
+use crate::serve::patiently;
 use std::io;
-use std::net::{Ipv4Addr, TcpStream, UdpSocket};
-use std::time::Duration;
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::time::{Duration, Instant};
 use wire::nfs;
-use wire::portmap::{self, GETPORT, Mapping, SET, TCP, UNSET};
+use wire::portmap::{self, GETPORT, Mapping, SET, TCP, UDP, UNSET};
 use wire::rpc::{self, Call, Credential, Outcome};
 use wire::xdr::{Reader, Xdr};
 
@@ -23,8 +24,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Number of times that a call is sent.
 const SENT_MAX: usize = 3;
 
-/// The same for calls at the end of the server, which wait for nobody.
-const SENT_MAX_AT_END: usize = 1;
+/// Timeout of a reply at the end of the server. Calls are sent once then.
+const TIMEOUT_AT_END: Duration = Duration::from_millis(500);
 
 /// Maximum size of a reply, bytes.
 const REPLY_MAX: usize = 1024;
@@ -43,18 +44,23 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Registers the programs at a port.
+    /// Registers the programs at a port; `own` are all TCP ports of this server.
     ///
     /// # Errors
     /// For people: there is no portmapper, or it refuses.
-    pub(crate) fn new(portmapper: Portmapper, port: u16) -> Result<Registration, String> {
+    pub(crate) fn new(
+        portmapper: Portmapper,
+        port: u16,
+        own: &[u16],
+    ) -> Result<Registration, String> {
         let mut registration = Registration { portmapper, port, count: 0 };
         for (program, version, name) in PROGRAMS {
-            let other = registration.portmapper.register(program, version, port);
+            let other = registration.portmapper.register(program, version, port, own);
             if let Some(other) = other.map_err(|error| explain(&error))? {
                 return Err(format!(
-                    "cannot register {name} with the portmapper: port {other} is registered; stop \
-                     the other NFS server, or omit --nfs-portmapper"
+                    "cannot register {name} with the portmapper: port {other} is registered, and \
+                     a program listens there; stop it, remove the registration ('rpcinfo -d \
+                     {program} {version}'), or omit --nfs-portmapper"
                 ));
             }
             registration.count += 1;
@@ -63,12 +69,11 @@ impl Registration {
     }
 
     fn remove(&mut self) -> io::Result<()> {
-        self.portmapper.sent_max = SENT_MAX_AT_END;
+        (self.portmapper.sent_max, self.portmapper.timeout) = (1, TIMEOUT_AT_END);
         for (program, version, _) in &PROGRAMS[..self.count] {
             // Another server may have replaced it.
-            if self.portmapper.port(*program, *version)? == u32::from(self.port) {
-                let mapping = mapping(*program, *version, self.port);
-                self.portmapper.call::<bool>(UNSET, &mapping)?;
+            if self.portmapper.port(*program, *version, TCP)? == u32::from(self.port) {
+                self.portmapper.unset(*program, *version)?;
             }
         }
         Ok(())
@@ -81,10 +86,6 @@ impl Drop for Registration {
             log::warn("nfs", format!("cannot remove NFS from the portmapper: {error}"));
         }
     }
-}
-
-fn mapping(program: u32, version: u32, port: u16) -> Mapping {
-    Mapping { program, version, protocol: TCP, port: port.into() }
 }
 
 /// Explains an error of the portmapper, with the next step.
@@ -110,6 +111,8 @@ pub(crate) struct Portmapper {
     xid: u32,
     /// Number of times that a call is sent.
     sent_max: usize,
+    /// Time for the reply to each.
+    timeout: Duration,
 }
 
 impl Portmapper {
@@ -118,44 +121,59 @@ impl Portmapper {
     /// # Errors
     /// For people.
     pub(crate) fn open() -> Result<Portmapper, String> {
-        Portmapper::bound().map_err(|error| explain(&error))
+        let socket = reserved()?;
+        let connected = socket.connect((Ipv4Addr::LOCALHOST, portmap::PORT));
+        connected.map_err(|error| explain(&error))?;
+        let (xid, sent_max, timeout) = (std::process::id(), SENT_MAX, TIMEOUT);
+        Ok(Portmapper { socket, xid, sent_max, timeout })
     }
 
-    fn bound() -> io::Result<Portmapper> {
-        let is_taken = |bound: &io::Result<_>| {
-            bound.as_ref().is_err_and(|error: &io::Error| error.kind() == io::ErrorKind::AddrInUse)
-        };
-        let mut all = RESERVED.rev().map(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)));
-        let free = all.find(|bound| !is_taken(bound));
-        let socket = free.unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()))?;
-        socket.connect((Ipv4Addr::LOCALHOST, portmap::PORT))?;
-        socket.set_read_timeout(Some(TIMEOUT))?;
-        Ok(Portmapper { socket, xid: std::process::id(), sent_max: SENT_MAX })
-    }
-
-    /// Registers a program; returns the port of another server that has done so, if any.
+    /// Registers a program over TCP; returns the port of another server that has done so, if any.
     ///
-    /// A server that was killed leaves its registration behind: one for this port, or for one where
-    /// nobody listens any more, is replaced.
-    fn register(&mut self, program: u32, version: u32, port: u16) -> io::Result<Option<u32>> {
-        if self.call(SET, &mapping(program, version, port))? {
+    /// A server that was killed leaves its registration behind: one for a port of this server, or
+    /// for one where nobody listens any more, is replaced.
+    fn register(
+        &mut self,
+        program: u32,
+        version: u32,
+        port: u16,
+        own: &[u16],
+    ) -> io::Result<Option<u16>> {
+        if self.set(program, version, TCP, port)? {
             return Ok(None);
         }
-        let present = self.port(program, version)?;
-        if present == u32::from(port) {
+        let refused = || io::Error::other("the portmapper refuses the registration");
+        let present = self.port(program, version, TCP)?;
+        let present = u16::try_from(present).map_err(|_| refused())?;
+        if present == port {
             return Ok(None);
         }
-        if u16::try_from(present).is_ok_and(is_served) {
+        if present != 0 && !own.contains(&present) && is_served(present) {
             return Ok(Some(present));
         }
-        self.call::<bool>(UNSET, &mapping(program, version, port))?;
-        let is_done: bool = self.call(SET, &mapping(program, version, port))?;
-        Ok((!is_done).then_some(present))
+        self.unset(program, version)?;
+        if self.set(program, version, TCP, port)? { Ok(None) } else { Err(refused()) }
     }
 
     /// Returns the port of a program; 0 if it is not registered.
-    fn port(&mut self, program: u32, version: u32) -> io::Result<u32> {
-        self.call(GETPORT, &mapping(program, version, 0))
+    fn port(&mut self, program: u32, version: u32, protocol: u32) -> io::Result<u32> {
+        self.call(GETPORT, &Mapping { program, version, protocol, port: 0 })
+    }
+
+    /// Registers a program; returns whether it was not registered yet.
+    fn set(&mut self, program: u32, version: u32, protocol: u32, port: u16) -> io::Result<bool> {
+        self.call(SET, &Mapping { program, version, protocol, port: port.into() })
+    }
+
+    /// Removes a program over TCP. The procedure removes all protocols, so another server's port of
+    /// UDP is registered again.
+    fn unset(&mut self, program: u32, version: u32) -> io::Result<()> {
+        let udp = self.port(program, version, UDP)?;
+        self.call::<bool>(UNSET, &Mapping { program, version, protocol: TCP, port: 0 })?;
+        if let Ok(udp @ 1..) = u16::try_from(udp) {
+            self.set(program, version, UDP, udp)?;
+        }
+        Ok(())
     }
 
     /// Sends a call until it has a reply.
@@ -175,9 +193,16 @@ impl Portmapper {
     }
 
     /// Returns the reply to the last call; `None` if there is none in time.
+    #[allow(clippy::disallowed_methods, reason = "before and after it serves")]
     fn receive(&self) -> io::Result<Option<Vec<u8>>> {
         let mut record = vec![0; REPLY_MAX];
+        let until = Instant::now() + self.timeout;
         loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(None);
+            }
+            self.socket.set_read_timeout(Some(left))?;
             match self.socket.recv(&mut record) {
                 Ok(size) if record[..size].starts_with(&self.xid.to_be_bytes()) => {
                     record.truncate(size);
@@ -193,9 +218,25 @@ impl Portmapper {
     }
 }
 
-/// Returns whether a server of this host listens on a port.
+/// Returns a UDP socket at a port that only root may use.
+fn reserved() -> Result<UdpSocket, String> {
+    let is_taken = |bound: &io::Result<_>| {
+        bound.as_ref().is_err_and(|error: &io::Error| error.kind() == io::ErrorKind::AddrInUse)
+    };
+    let mut all = RESERVED.rev().map(|port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)));
+    match all.find(|bound| !is_taken(bound)) {
+        Some(bound) => bound.map_err(|error| explain(&error)),
+        None => Err(format!(
+            "cannot register NFS with the portmapper: all UDP ports from {} to {} are in use",
+            RESERVED.start,
+            RESERVED.end - 1
+        )),
+    }
+}
+
+/// Returns whether a server of this host listens on a port, at any address of IPv4.
 fn is_served(port: u16) -> bool {
-    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
+    patiently(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))).is_err()
 }
 
 /// Decodes the results of a successful call.

@@ -117,18 +117,19 @@ fn register(
     bound: &[Bound],
 ) -> Result<Option<Registration>, String> {
     let both = portmapper.zip(nfs_port(bound));
-    both.map(|(portmapper, port)| Registration::new(portmapper, port)).transpose()
+    let own = bound.iter().filter_map(|bound| match bound {
+        (_, Address::Tcp(address)) => Some(address.port()),
+        (_, Address::Unix(_)) => None,
+    });
+    let own: Vec<u16> = own.collect();
+    both.map(|(portmapper, port)| Registration::new(portmapper, port, &own)).transpose()
 }
 
 /// Returns the port of the first NFS address that IPv4 clients reach: the portmapper's protocol has
 /// no others.
 pub(crate) fn nfs_port(addresses: &[Bound]) -> Option<u16> {
     addresses.iter().find_map(|bound| match bound {
-        (Protocol::Nfs, Address::Tcp(address))
-            if address.is_ipv4() || address.ip().is_unspecified() =>
-        {
-            Some(address.port())
-        }
+        (Protocol::Nfs, Address::Tcp(address)) if address.is_ipv4() => Some(address.port()),
         (Protocol::Nfs | Protocol::NineP | Protocol::Http, _) => None,
     })
 }
@@ -459,7 +460,7 @@ const CLOSE_TIME: Duration = Duration::from_secs(1);
 
 /// Binds an address, waiting a moment while it is in use.
 #[allow(clippy::disallowed_methods, reason = "it waits for the kernel, before it serves")]
-fn patiently<T>(mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn patiently<T>(mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let begun = Instant::now();
     loop {
         match bind() {

@@ -25,6 +25,9 @@ pub const GETPORT: u32 = 3;
 /// Transport protocol TCP.
 pub const TCP: u32 = 6;
 
+/// Transport protocol UDP.
+pub const UDP: u32 = 17;
+
 structure! {
     /// A mapping, which is the argument of all procedures here.
     Mapping {

@@ -43,7 +43,7 @@ pub(crate) fn run(report: &mut Report, _: Kind) -> Result<()> {
     });
     report.case("portmapper/libnfs", || has("files", &["hello"]));
     report.case("portmapper/another_server", || {
-        has("second", &["port 20490 is registered; stop the other NFS server"])
+        has("second", &["port 20490 is registered, and a program listens there"])
     });
     report.case("portmapper/not_root", || {
         has("user", &["Permission denied", "start the server as root"])
@@ -52,8 +52,19 @@ pub(crate) fn run(report: &mut Report, _: Kind) -> Result<()> {
     report.case("portmapper/another_port_after_a_kill", || {
         has("moved", &["100003 3 tcp 20494", "100005 3 tcp 20494"])
     });
+    report.case("portmapper/server_at_another_address", || {
+        has("address", &["port 20497 is registered, and a program listens there"])
+    });
+    report.case("portmapper/udp_of_another_server_stays", || {
+        ensure!(!part("udp")?.contains("tcp 20499"), "{}", part("udp")?);
+        has("udp", &["100003 3 udp 2049"])
+    });
     report.case("portmapper/volume", || has("volume", &["100003 3 tcp 20495"]));
-    report.case("portmapper/ipv6", || has("ipv6", &["IPv4 address", "--nfs"]));
+    report.case("portmapper/ipv6", || {
+        let refused = part("ipv6")?.matches("--nfs-portmapper registers NFS at an IPv4 address");
+        ensure!(refused.count() == 2, "{}", part("ipv6")?);
+        Ok(String::new())
+    });
     report.case("portmapper/removed_at_the_end", || {
         ensure!(!part("ended")?.contains("100003"), "{}", part("ended")?);
         has("ended", &["100000"])

@@ -66,6 +66,29 @@ wait $server
 echo @ended
 registered
 
+# A server at another address is found, and registrations of UDP stay.
+ip address add 10.9.0.1/24 dev lo
+"$program" serve "$dir" --9p none --http none --nfs 10.9.0.1:20497 --nfs-portmapper > logs/other 2>&1 &
+other=$!
+wait_for nfs logs/other $other
+echo @address
+serve 20498 2>&1 && exit 1
+kill $other
+wait $other
+start "$dir" 20499 logs/udp
+perl -e '
+    use Socket;
+    socket(S, PF_INET, SOCK_DGRAM, 17) && bind(S, sockaddr_in(700, INADDR_LOOPBACK)) or die $!;
+    my $call = pack("N14", 7, 0, 2, 100000, 2, 1, 0, 0, 0, 0, 100003, 3, 17, 2049);
+    send(S, $call, 0, sockaddr_in(111, INADDR_LOOPBACK)) or die $!;
+    recv(S, my $reply, 100, 0);
+    die "refused" unless unpack("N", substr($reply, -4)) == 1;
+'
+kill $server
+wait $server
+echo @udp
+registered
+
 "$program" volume create /run/v.volume --size 64M > /dev/null
 start /run/v.volume 20495 logs/fifth
 echo @volume
@@ -75,4 +98,5 @@ wait $server
 
 echo @ipv6
 "$program" serve "$dir" --9p none --http none --nfs '[::1]:20496' --nfs-portmapper 2>&1 && exit 1
+"$program" serve "$dir" --9p none --http none --nfs '[::]:20496' --nfs-portmapper 2>&1 && exit 1
 exit 0
