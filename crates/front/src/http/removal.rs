@@ -14,6 +14,8 @@ use tree::{Ask, NodeId, OpenId, Reply};
 
 /// Maximum depth of directories.
 pub(super) const DEPTH_MAX: usize = 256;
+/// Number of times that emptied directories are emptied again, of a removal.
+pub(super) const REPEATED_MAX: u32 = 16;
 /// Maximum number of failures that are remembered.
 pub(super) const FAILURES_MAX: usize = 64;
 /// Maximum number of bytes of names requested at once.
@@ -34,6 +36,8 @@ pub(super) struct Removal {
     is_deep: bool,
     has_begun: bool,
     failures: Vec<Failure>,
+    /// Number of times that an emptied directory had entries again.
+    repeated: u32,
 }
 
 /// A directory being emptied.
@@ -68,8 +72,8 @@ impl Removal {
     pub(super) fn begin(cx: &mut Context, parent: NodeId, name: Name, is_deep: bool) -> Removal {
         let step = Step::Removing(name.clone(), false);
         cx.ask(Ask::Remove { dir: parent, name, directory: None });
-        let (levels, failures, has_begun) = (Vec::new(), Vec::new(), false);
-        Removal { parent, levels, step, is_deep, has_begun, failures }
+        let (levels, failures, has_begun, repeated) = (Vec::new(), Vec::new(), false, 0);
+        Removal { parent, levels, step, is_deep, has_begun, failures, repeated }
     }
 
     /// Returns whether something below the entry may be removed, although the entry is not.
@@ -93,9 +97,14 @@ impl Removal {
             (Step::Removing(..), Ok(_)) => self.go_on(cx),
             // Somebody else has removed it; the caller learns of the first one only.
             (Step::Removing(..), Err(Error::NotFound)) if !self.levels.is_empty() => self.go_on(cx),
-            (Step::Removing(name, false), Err(Error::NotEmpty | Error::Exists))
-                if self.is_deep && self.levels.len() < DEPTH_MAX && self.may_hold(cx) =>
+            // After it was emptied: others have created entries meanwhile.
+            (Step::Removing(name, was_emptied), Err(Error::NotEmpty | Error::Exists))
+                if self.is_deep
+                    && self.levels.len() < DEPTH_MAX
+                    && self.may_hold(cx)
+                    && (!was_emptied || self.repeated < REPEATED_MAX) =>
             {
+                self.repeated += u32::from(was_emptied);
                 cx.ask(Ask::Walk { from: self.dir(), names: vec![name.clone()] });
                 self.step = Step::Walking(name);
                 None

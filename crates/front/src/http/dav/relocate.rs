@@ -81,7 +81,8 @@ enum Step {
 }
 
 const OCCUPIED: Refusal = refusal(412, "there is something at the destination");
-const BELOW_ITSELF: Refusal = refusal(403, "a directory cannot be copied or moved into itself");
+const BELOW_ITSELF: Refusal =
+    refusal(403, "nothing can be copied or moved to itself, or into itself");
 
 impl Relocate {
     pub(super) fn begin(cx: &mut Context, request: Request) -> State {

@@ -1,6 +1,7 @@
 //! WebDAV.
 
 use super::*;
+use crate::http::removal::REPEATED_MAX;
 use base::op::Entry;
 
 /// Body of a `PROPPATCH` that sets a property.
@@ -30,8 +31,8 @@ fn member(name: &str, kind: Kind, stat: Option<Stat>) -> Entry {
     Entry { cookie: 1, inode: 1, device: None, kind, name, stat, handle: None }
 }
 
-/// Steps the session; returns what it says, without the trace.
-fn outputs(lab: &mut Lab, input: Input) -> String {
+/// Steps the session; returns what it sends, without the trace.
+fn sent(lab: &mut Lab, input: Input) -> String {
     let mut out = Vec::new();
     lab.session.step(Instant(0), input, &mut out);
     lab.session.check();
@@ -52,7 +53,7 @@ fn properties_are_found_or_reported_missing() {
     lab.answer(Ok(Reply::Fetched(file(3), Buf::default(), None)));
     lab.answer(walked(file(3), 7));
     let stored = Ok(Reply::Bytes(SET.as_bytes().to_vec()));
-    let text = outputs(&mut lab, Input::Answered(CALL, stored));
+    let text = sent(&mut lab, Input::Answered(CALL, stored));
     let body = text.split_once("\r\n\r\n").expect("a head").1;
     expect![[r#"
         17d
@@ -99,7 +100,7 @@ fn the_members_of_a_large_directory_are_sent_as_the_client_takes_them() {
     let (mut next, mut peak, mut text) = (0, 0, String::new());
     let mut input = Input::Answered(CALL, Ok(first));
     while lab.session.state_name() == "describing" {
-        text += &outputs(&mut lab, input);
+        text += &sent(&mut lab, input);
         peak = peak.max(lab.session.held_bytes());
         input = if lab.session.outstanding > 0 {
             let count = (COUNT - next).min(400);
@@ -138,7 +139,7 @@ fn properties_are_set_at_once_and_durable_before_they_are_acknowledged() {
     begin(&mut lab, "PROPPATCH", "", &two);
     lab.answer(walked(file(3), 7));
     lab.answer(Ok(Reply::Stat(file(3))));
-    let text = outputs(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)));
+    let text = sent(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)));
     assert!(text.contains("<D:getetag/></D:prop><D:status>HTTP/1.1 403 Forbidden"), "{text}");
     assert!(text.contains("<x:a xmlns:x=\"x\"/></D:prop><D:status>HTTP/1.1 424 Failed"), "{text}");
     expect![[r#"
@@ -171,7 +172,7 @@ fn permissions_are_those_of_before_if_the_other_properties_cannot_be_set() {
     lab.text.clear();
     lab.answer(Ok(Reply::Done));
     lab.answer(Err(Error::NoSpace));
-    let text = outputs(&mut lab, Input::Answered(CALL, Ok(Reply::Done)));
+    let text = sent(&mut lab, Input::Answered(CALL, Ok(Reply::Done)));
     assert_eq!(text.matches("HTTP/1.1 507").count(), 1, "{text}");
     assert!(!text.contains("200 OK"), "{text}");
     expect![[r#"
@@ -190,7 +191,7 @@ fn the_members_of_a_directory_behind_a_link_are_listed() {
     lab.answer(walked(Stat { kind: Kind::Symlink, inode: 99, ..file(1) }, 7));
     let entry = member("x", Kind::File, Some(file(3)));
     lab.answer(Ok(Reply::Entries(vec![entry])));
-    let text = outputs(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
+    let text = sent(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
     assert!(text.contains("<D:href>/a/f/x</D:href>"), "{text}");
 }
 
@@ -209,13 +210,48 @@ fn what_is_mounted_below_a_directory_is_not_removed() {
     lab.text.clear();
     lab.answer(walked(Stat { device: 9, ..directory() }, 10));
     lab.answer(Ok(Reply::Opened(OpenId(11), directory())));
-    let text = outputs(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
+    let text = sent(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
     assert!(text.contains("<D:href>/a/f/mount</D:href><D:status>HTTP/1.1 403"), "{text}");
     expect![[r#"
         <- Walked: release 10, ask 0 Open
         <- Opened: ask 0 List
     "#]]
     .assert_eq(&lab.text);
+}
+
+/// Empties the directory that a `DELETE` removes, which has an entry, up to its own removal.
+fn empty(lab: &mut Lab) {
+    lab.answer(Err(Error::NotEmpty));
+    lab.answer(walked(directory(), 7));
+    lab.answer(Ok(Reply::Opened(OpenId(8), directory())));
+    lab.answer(Ok(Reply::Entries(vec![member("x", Kind::File, None)])));
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Opened(OpenId(8), directory())));
+    lab.answer(Ok(Reply::Entries(Vec::new())));
+}
+
+#[test]
+fn an_emptied_directory_that_others_fill_is_emptied_again() {
+    let begun = || {
+        let mut lab = Lab::new();
+        lab.send("DELETE /a/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        lab.answer(walked(directory(), 5));
+        lab.answer(Ok(Reply::Opened(OpenId(6), directory())));
+        empty(&mut lab);
+        lab
+    };
+    let mut lab = begun();
+    empty(&mut lab);
+    lab.answer(Ok(Reply::Done));
+    let text = sent(&mut lab, Input::Answered(CALL, Ok(Reply::Done)));
+    assert!(text.starts_with("HTTP/1.1 204"), "{text}");
+    // Not without end.
+    let mut lab = begun();
+    for _ in 0..REPEATED_MAX {
+        empty(&mut lab);
+    }
+    let text = sent(&mut lab, Input::Answered(CALL, Err(Error::NotEmpty)));
+    assert!(text.contains("HTTP/1.1 409"), "{text}");
 }
 
 /// Advances a copy or move to the open directories, with this at the destination.
@@ -445,8 +481,8 @@ pub(super) const LOCK: &str = "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:excl
                     </D:lockscope><D:locktype><D:write/></D:locktype><D:owner>me</D:owner>\
                     </D:lockinfo>";
 
-/// Steps the session with the replies of the locks; returns what it says.
-fn outputs_with_locks(lab: &mut Lab, input: Input) -> String {
+/// Steps the session with the replies of the locks; returns what it sends.
+fn sent_with_locks(lab: &mut Lab, input: Input) -> String {
     let mut out = Vec::new();
     lab.session.step(Instant(0), input, &mut out);
     answer_locks(&mut lab.session, &mut lab.locks, &mut out);
@@ -460,7 +496,7 @@ fn outputs_with_locks(lab: &mut Lab, input: Input) -> String {
 /// Locks `/a/f`; returns the token.
 fn lock(lab: &mut Lab, depth: &str) -> String {
     begin(lab, "LOCK", &format!("Depth: {depth}\r\nTimeout: Second-60\r\n"), LOCK);
-    let text = outputs_with_locks(lab, Input::Answered(CALL, walked(file(3), 7)));
+    let text = sent_with_locks(lab, Input::Answered(CALL, walked(file(3), 7)));
     assert!(
         text.starts_with("HTTP/1.1 200 OK") && text.contains("<D:owner>me</D:owner>"),
         "{text}"
@@ -557,7 +593,7 @@ fn what_is_removed_or_moved_loses_its_locks() {
         begin(&mut lab, "PROPFIND", "Depth: 0\r\n", "");
         lab.answer(Ok(Reply::Fetched(file(3), Buf::default(), None)));
         lab.answer(walked(file(3), 7));
-        outputs_with_locks(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)))
+        sent_with_locks(&mut lab, Input::Answered(CALL, Err(Error::NoAttribute)))
     };
     assert!(text.contains(&token) && text.contains("<D:supportedlock>"), "{text}");
     lab.send(&format!("DELETE /a HTTP/1.1\r\nHost: localhost\r\nIf: </a/f> (<{token}>)\r\n\r\n"));
