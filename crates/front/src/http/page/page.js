@@ -49,12 +49,16 @@
   // Replaces all rows.
   const showRows = (next) => {
     const some = document.createDocumentFragment();
+    // A row loses the focus when it is moved.
+    const focused = document.activeElement;
     for (const row of next) some.append(row);
     for (const row of rows()) row.remove();
     list.append(some);
+    if (focused !== document.activeElement && list.contains(focused)) focused.focus();
   };
 
   const sizeText = (bytes) => {
+    if (bytes === 1) return "1 byte";
     const units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let unit = 0;
     for (; bytes >= 1024 && unit + 1 < units.length; unit++) bytes /= 1024;
@@ -206,6 +210,8 @@
       const entries = await entriesOf(here, { signal: control.signal });
       if (viewing !== control) return false;
       showEntries(entries);
+      // The text was that of the search, of which the results are left.
+      if (showsResults && document.activeElement !== search) search.value = "";
       showsResults = false;
       sort();
       filter();
