@@ -39,6 +39,9 @@ use tree::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
 /// Directory of the services in the tree of every server.
 pub const PLACE: &str = "services";
 
+/// What a replica is called that lacks operations of its own, in messages to the operator.
+pub const OLDER_COPY: &str = "an older copy";
+
 /// File for messages of other replicas.
 const PEER: &str = "peer";
 
@@ -581,7 +584,7 @@ impl Hosted {
             service::Output::Distrust(peer) => self.distrust(now, peer, out),
             service::Output::Outdated(peer) => self.notify_news(format!(
                 "{}: replica {} has operations of this replica that it does not have itself: its \
-                 file is an older copy; nothing is done here any more",
+                 file is {OLDER_COPY}; nothing is done here any more",
                 self.settings.service, peer.0
             )),
             service::Output::Persist(number, record) => {

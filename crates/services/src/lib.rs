@@ -33,7 +33,7 @@ mod turn;
 mod unauthenticated;
 
 pub use files::{OPENS_MAX, root};
-pub use hosted::{Hosted, Options, PLACE};
+pub use hosted::{Hosted, OLDER_COPY, Options, PLACE};
 pub use journal::{Copying, MARK, StoredReplica, Unreadable, format, is_mark, read_all};
 pub use members::{ADMINISTRATOR, address, list};
 pub use peer_link::SILENT;

@@ -6,7 +6,7 @@
 
 use crate::acceptor::{PeerAcceptor, Read, Refused};
 use crate::files::{Opened, PEER};
-use crate::hosted::Hosted;
+use crate::hosted::{Hosted, OLDER_COPY};
 use crate::peer::{self, Peer};
 use crate::peer_message::{Answer, PeerMessage};
 use crate::proof::{ProofReply, VERDICT};
@@ -155,7 +155,7 @@ impl Hosted {
         let link = self.links.get_mut(&peer);
         if !link.is_some_and(|link| std::mem::replace(&mut link.is_distrusted, true)) {
             self.notify_news(format!(
-                "{}: replica {} sent an invalid message; is it an older copy of itself, or of \
+                "{}: replica {} sent an invalid message; is it {OLDER_COPY} of itself, or of \
                  another service?",
                 self.settings.service, peer.0
             ));

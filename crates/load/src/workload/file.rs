@@ -307,13 +307,43 @@ fn line_at(text: &str, at: usize) -> (usize, String) {
 
 /// Converts an error of the TOML parser, with its line.
 fn located(text: &str, error: &toml::de::Error) -> Error {
-    let what = error.message().to_string();
+    let what = explained(error.message());
     match error.span() {
         Some(span) => {
             let (line, place) = line_at(text, span.start);
             Error { line: Some(line), place, what }
         }
         None => Error { line: None, place: String::new(), what },
+    }
+}
+
+/// Replaces the parser's terms, which are those of Rust, by those of the file.
+fn explained(message: &str) -> String {
+    let terms = [("field", "key"), ("variant", "value")];
+    for (term, own) in terms {
+        for kind in ["unknown", "missing", "duplicate"] {
+            if let Some(rest) = message.strip_prefix(&format!("{kind} {term}")) {
+                return format!("{kind} {own}{rest}");
+            }
+        }
+    }
+    let kinds = ["invalid type: ", "invalid value: "];
+    let found = kinds.iter().find_map(|kind| message.strip_prefix(kind));
+    match found.and_then(|found| found.split_once(", expected ")) {
+        Some((found, expected)) => {
+            let expected = match expected {
+                "u32" => "a whole number from 0 to 4294967295",
+                "u64" => "a whole number, not negative",
+                "f64" => "a number",
+                "a string" | "path string" => "a text in quotes",
+                "a sequence" => "a table in double brackets, like [[stream]]",
+                table if table.starts_with("struct ") => "a table",
+                other => other,
+            };
+            let found = found.replacen("sequence", "a list", 1).replacen("map", "a table", 1);
+            format!("expected {expected}; found {found}")
+        }
+        None => message.to_string(),
     }
 }
 

@@ -40,7 +40,7 @@ fn message(has: Vector, asks: bool) -> Message<Operator> {
 }
 
 /// Returns the sent messages, in order.
-fn announced(out: Vec<Out>) -> Vec<Message<Operator>> {
+fn sent_messages(out: Vec<Out>) -> Vec<Message<Operator>> {
     let messages = out.into_iter().filter_map(|output| {
         let Output::Send(_, message) = output else { return None };
         Some(message)
@@ -120,15 +120,15 @@ fn unqueried_operations_are_applied_in_batches() {
 #[test]
 fn a_strict_answer_takes_two_hops() {
     let (mut a, mut b) = (replica(A, &[A, B]), replica(B, &[A, B]));
-    let hello = announced(step(&mut a, Input::Connected(B)));
-    announced(step(&mut b, Input::Connected(A)));
+    let hello = sent_messages(step(&mut a, Input::Connected(B)));
+    sent_messages(step(&mut b, Input::Connected(A)));
     assert!(matches!(&hello[..], [Message { asks: true, .. }]), "{hello:?}");
     assert_eq!(answered(&step(&mut a, add(1, 5, true, &Vector::new()))), []);
-    let to_b = announced(step(&mut a, Input::Persisted(1)));
+    let to_b = sent_messages(step(&mut a, Input::Persisted(1)));
     assert_eq!((to_b.len(), to_b[0].entries.len()), (1, 1));
     let out = step(&mut b, Input::Received(A, to_b[0].clone()));
     assert!(out.iter().any(|output| matches!(output, Output::Persist(1, _))), "{out:?}");
-    let to_a = announced(step(&mut b, Input::Persisted(1)));
+    let to_a = sent_messages(step(&mut b, Input::Persisted(1)));
     let out = step(&mut a, Input::Received(B, to_a[0].clone()));
     assert_eq!(answered(&out), [(1, Value::Integer(5), true)]);
     // Here nothing is retained; there it is not yet known that the acknowledgement arrived.
@@ -276,7 +276,7 @@ fn large_operations_count_by_size() {
     }
     let out = step(&mut a, add(3, 1, false, &Vector::new()));
     assert_eq!(out, [Output::Refuse(Ticket(3), Refusal::Unwritten)], "two are kept");
-    let reported = announced(step(&mut a, Input::Persisted(2)));
+    let reported = sent_messages(step(&mut a, Input::Persisted(2)));
     let each: Vec<usize> = reported.iter().map(|message| message.entries.len()).collect();
     assert_eq!(each, [1, 1], "one in each message, and two on their way");
     let has = [(A, 1)].into_iter().collect();
@@ -668,7 +668,7 @@ fn operations_received_from_others_are_not_retransmitted() {
     let entries = (1..=3).map(|number| nth(A, number)).collect();
     step(&mut b, Input::Received(A, Message { entries, ..message(has, false) }));
     step(&mut b, add(1, 1, false, &Vector::new()));
-    let reported = announced(step(&mut b, Input::Persisted(2)));
+    let reported = sent_messages(step(&mut b, Input::Persisted(2)));
     let of_b = reported.iter().flat_map(|message| &message.entries);
     assert_eq!(of_b.map(|entry| entry.label.origin).collect::<Vec<_>>(), [B]);
 }

@@ -29,11 +29,11 @@ fn frames(messages: &[&[u8]]) -> Vec<Vec<u8>> {
     messages.iter().map(|message| seal.frame(message)).collect()
 }
 
-fn outputs(verdict: ProofReply) -> Input {
+fn verdict_reply(verdict: ProofReply) -> Input {
     let theirs = Settings { me: ReplicaId(2), ..settings() };
     let to = (settings().me, &[1; CHALLENGE]);
-    let outputs = crate::proof::verdict(&theirs, &[9; CHALLENGE], to, verdict);
-    Input::Answered(Ok(Reply::Data(Buf::from(&outputs[..]))))
+    let bytes = crate::proof::verdict(&theirs, &[9; CHALLENGE], to, verdict);
+    Input::Answered(Ok(Reply::Data(Buf::from(&bytes[..]))))
 }
 
 fn challenge() -> Result<Reply, Error> {
@@ -64,8 +64,8 @@ fn states_md_is_fresh() {
             ("Opened", Input::Answered(Ok(Reply::Opened(OPEN, Stat::default())))),
             ("Challenged", Input::Answered(challenge())),
             ("Introduced", Input::Introduce(introduction())),
-            ("Welcome", outputs(ProofReply::Welcome)),
-            ("Farewell", outputs(ProofReply::Farewell)),
+            ("Welcome", verdict_reply(ProofReply::Welcome)),
+            ("Farewell", verdict_reply(ProofReply::Farewell)),
             ("Written", Input::Answered(Ok(Reply::Written(1)))),
             ("Ended", Input::Answered(Ok(Reply::Data(Buf::default())))),
             ("Whole", Input::Answered(Ok(Reply::Data(Buf::from(&theirs().frame(&[0])[..]))))),
@@ -80,7 +80,8 @@ fn states_md_is_fresh() {
             let is_down = matches!(at, State::Down(_));
             let seals = (!is_down).then(|| introduction().seals);
             let reader = (!is_down).then(|| (Reader::new(theirs()), 0));
-            let Input::Answered(Ok(Reply::Data(verdict))) = outputs(ProofReply::Welcome) else {
+            let Input::Answered(Ok(Reply::Data(verdict))) = verdict_reply(ProofReply::Welcome)
+            else {
                 unreachable!("a verdict is data")
             };
             let verdict = verdict.to_vec();
@@ -106,7 +107,7 @@ fn written() -> Input {
 /// Returns a connected link.
 pub(crate) fn up() -> Peer {
     let mut peer = introduced(None);
-    assert_eq!(step(&mut peer, outputs(ProofReply::Welcome)), [Output::Connected]);
+    assert_eq!(step(&mut peer, verdict_reply(ProofReply::Welcome)), [Output::Connected]);
     peer
 }
 
@@ -157,7 +158,7 @@ fn a_heartbeat_follows_each_pause() {
     // One heartbeat at a time, and messages queued meanwhile are not lost.
     assert_eq!((peer.deadline(), tick(&mut peer, 9 * HEARTBEAT)), (None, Vec::new()));
     assert_eq!(step(&mut peer, Input::Send(b"ab".to_vec())), []);
-    let next = step(&mut peer, outputs(ProofReply::Welcome));
+    let next = step(&mut peer, verdict_reply(ProofReply::Welcome));
     assert_eq!(next, [Output::Write(OPEN, 0, frames(&[b"ab"]).concat())]);
     assert_eq!(step(&mut peer, written()), []);
     // A restarted server does not know the open file.
@@ -194,7 +195,7 @@ fn a_peer_without_the_secret_receives_nothing() {
     let wrong = Input::Answered(Ok(Reply::Data(Buf::from(&[7; VERDICT][..]))));
     assert_eq!(step(&mut peer, wrong), [Output::Stranger, Output::Close(OPEN)]);
     let mut peer = introduced(None);
-    let gone = step(&mut peer, outputs(ProofReply::Farewell));
+    let gone = step(&mut peer, verdict_reply(ProofReply::Farewell));
     assert_eq!(gone, [Output::Removed, Output::Close(OPEN)]);
 }
 
@@ -203,7 +204,7 @@ fn a_joining_replica_reads_the_whole_answer() {
     let part = |bytes: &[u8]| Input::Answered(Ok(Reply::Data(Buf::from(bytes))));
     let ask = |room| {
         let mut peer = introduced(Some(JoinRequest { peer_message: b"join".to_vec(), room }));
-        let asks = step(&mut peer, outputs(ProofReply::Welcome));
+        let asks = step(&mut peer, verdict_reply(ProofReply::Welcome));
         assert_eq!(asks, [Output::Write(OPEN, 0, frames(&[b"join"]).concat())]);
         assert_eq!(step(&mut peer, written()), [Output::Read(OPEN, 32)]);
         peer

@@ -22,7 +22,7 @@ pub(super) fn script(rng: &mut Rng) {
     let text = String::from_utf8_lossy(&bytes);
     match parse(&text) {
         Ok(lines) => {
-            let again: String = lines.iter().map(|(_, line)| outputs(line) + "\n").collect();
+            let again: String = lines.iter().map(|(_, line)| line_text(line) + "\n").collect();
             let known = parse(&again).unwrap_or_else(|mistake| panic!("{again:?}: {mistake}"));
             let lines = lines.into_iter().map(|(_, line)| line);
             assert!(known.into_iter().map(|(_, line)| line).eq(lines), "{text:?}: {again:?}");
@@ -75,7 +75,7 @@ fn line(rng: &mut Rng) -> String {
 }
 
 /// Returns a line as text.
-fn outputs(line: &Line) -> String {
+fn line_text(line: &Line) -> String {
     let flags = |order: Order, create: bool| {
         let order = match order {
             Order::Replace => "-r",

@@ -264,8 +264,7 @@ impl Cluster {
         if news.ends_with("asking the others to remove it") {
             self.expect_removal(news);
         }
-        let grave = ["older copy", "sent an impossible message say"];
-        assert!(!grave.iter().any(|grave| news.contains(grave)), "{number} says: {news}");
+        assert!(!news.contains(services::OLDER_COPY), "{number}: {news}");
         if news.contains("nothing more can be kept") {
             assert!(!self.is_ending || self.troubles.0 > 0 || self.ledger.borrow().calm.is_none());
             self.begin_trouble();

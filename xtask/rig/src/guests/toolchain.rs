@@ -145,8 +145,8 @@ pub(super) fn sqlite(version: &str) -> Result<PathBuf> {
     std::fs::write(dir.join("Cargo.toml"), manifest)?;
     std::fs::write(dir.join("lib.rs"), "")?;
     let mut cargo = sh::cargo(&["metadata", "--format-version", "1"]);
-    let printed: serde_json::Value = serde_json::from_str(&sh::read(cargo.current_dir(&dir))?)?;
-    let mut packages = printed["packages"].as_array().into_iter().flatten();
+    let metadata: serde_json::Value = serde_json::from_str(&sh::read(cargo.current_dir(&dir))?)?;
+    let mut packages = metadata["packages"].as_array().into_iter().flatten();
     let package = packages.find(|package| package["name"] == "libsqlite3-sys");
     let manifest = package.and_then(|package| package["manifest_path"].as_str());
     let manifest = Path::new(manifest.context("cargo does not say where libsqlite3-sys is")?);

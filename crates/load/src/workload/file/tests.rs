@@ -163,6 +163,28 @@ fn unknown_keys_are_refused() {
 }
 
 #[test]
+fn values_of_another_type_are_refused() {
+    expect_file!["tests/types.txt"].assert_eq(&printed(&[
+        "[run]\nseed = \"7\"\n",
+        "[run]\nseed = -7\n",
+        "[run]\ntarget = 7\n",
+        "[run]\nseconds = [5]\n",
+        "run = 7\n",
+        "[stream]\nrate = 1\n",
+        "[[users]]\nusers = \"8\"\n",
+        "[[users]]\nusers = 5000000000\n",
+        "[[users]]\nusers = 1\nfiles = { a = 1 }\n",
+        "[[users]]\nusers = 1\nusers = 2\n",
+        "[[stream]]\nrate = 1\nsize = true\n",
+        "[[stream]]\nrate = 1\nkinds = \"read\"\n",
+        "[[stream]]\nrate = 1\nplace = 7\n",
+        "[[replay]]\ntrace = 7\n",
+        "[[replay]]\ntrace = \"a\"\nspeed = \"twice\"\n",
+        "[[specweb]]\nyear = 1999\nload = \"3\"\n",
+    ]));
+}
+
+#[test]
 fn impossible_values_are_refused() {
     expect_file!["tests/impossible.txt"].assert_eq(&printed(&[
         "seconds = 5\n",

@@ -8,7 +8,7 @@ fn wait(replica: &mut Counting) -> Vec<Message<Operator>> {
     let mut out = Vec::new();
     replica.step(at, Input::Tick, &mut out);
     replica.check();
-    announced(out)
+    sent_messages(out)
 }
 
 /// An acknowledgement of the previous epoch does not count in this one, and the first message of an
@@ -48,7 +48,7 @@ fn a_change_is_sent_again_to_a_peer_that_never_replied() {
     let change = a.plan(&add_c()).expect("it can");
     step(&mut a, Input::Change(change.clone()));
     // The first transmission is lost.
-    let reported = announced(step(&mut a, Input::Persisted(1)));
+    let reported = sent_messages(step(&mut a, Input::Persisted(1)));
     assert!(matches!(&reported[..], [Message { change: Some(_), .. }]), "{reported:?}");
     let reported = wait(&mut a);
     assert_eq!(reported[0].change.as_deref(), Some(&change));

@@ -41,7 +41,7 @@ impl Lab {
     }
 
     /// Returns the answer after the verdict, if there is one.
-    fn outputs(&mut self, open: OpenId) -> Option<Vec<u8>> {
+    fn answer_after_verdict(&mut self, open: OpenId) -> Option<Vec<u8>> {
         let mut reader = crate::peer_message::Reader::new(self.seals[&open].0.theirs.clone());
         let mut read = 0;
         loop {
@@ -59,7 +59,7 @@ impl Lab {
 
     /// Returns the objection in the answer to a membership request, if there is one.
     fn objection(&mut self, writer: &Writer) -> Option<String> {
-        match Answer::read(&self.outputs(writer.open).expect("an answer")) {
+        match Answer::read(&self.answer_after_verdict(writer.open).expect("an answer")) {
             Ok(Answer::Yes) => None,
             Ok(Answer::No(why)) => Some(why),
             other => panic!("{other:?}"),
@@ -165,9 +165,9 @@ fn a_new_replica_begins_with_what_there_is() {
     let ops = lab.open("ops");
     lab.write(ops, 0, b"append a\nappend b\n").expect("taken");
     let mut new = lab.admit(NEW).expect("it knows the secret");
-    assert_eq!(lab.outputs(new.open), None, "it is no member");
+    assert_eq!(lab.answer_after_verdict(new.open), None, "it is no member");
     lab.send(&mut new, &join()).expect("taken");
-    let join_snapshot = lab.outputs(new.open).expect("a snapshot");
+    let join_snapshot = lab.answer_after_verdict(new.open).expect("a snapshot");
     let Ok(Answer::Begin(read)) = Answer::read(&join_snapshot) else { panic!("a snapshot") };
     assert!(read.member_state.membership.members.contains_key(&NEW));
     // The number is in use at another address.
@@ -210,7 +210,7 @@ fn a_join_without_space_is_refused_at_once() {
     }
     let mut new = lab.admit(NEW).expect("it knows the secret");
     lab.send(&mut new, &join()).expect("taken");
-    let join_snapshot = lab.outputs(new.open).expect("a snapshot");
+    let join_snapshot = lab.answer_after_verdict(new.open).expect("a snapshot");
     assert!(join_snapshot.len() > 12 << 20);
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut small = Lab::on(formatted_small(&settings));
@@ -231,7 +231,7 @@ fn nonsense_is_not_begun_with() {
     lab.write(ops, 0, b"append a\nappend b\n").expect("taken");
     let mut new = lab.admit(NEW).expect("it knows the secret");
     lab.send(&mut new, &join()).expect("taken");
-    let right = lab.outputs(new.open).expect("a snapshot");
+    let right = lab.answer_after_verdict(new.open).expect("a snapshot");
     let settings = Settings { me: NEW, joins: true, ..settings() };
     let mut rng = seeded(7);
     let (mut begun, mut refused) = (0, 0);
