@@ -41,8 +41,8 @@ pub(crate) struct Serve {
     #[serde(rename = "9p", deserialize_with = "values::addresses")]
     pub(crate) ninep: Vec<String>,
 
-    /// Listen for NFS version 3 at this address, with its MOUNT protocol: HOST:PORT or none;
-    /// repeatable [default: none]
+    /// Listen for NFS version 3 at this address, with its MOUNT protocol: HOST:PORT, unix:PATH
+    /// or none; repeatable [default: none]
     #[arg(long, value_name = "ADDR")]
     #[serde(deserialize_with = "values::addresses")]
     pub(crate) nfs: Vec<String>,
@@ -121,7 +121,7 @@ pub(crate) struct Serve {
     pub(crate) nfs_async: bool,
 
     /// Register NFS with this host's portmapper (rpcbind), so that clients need no port numbers;
-    /// requires root
+    /// requires root or CAP_NET_BIND_SERVICE
     #[arg(long)]
     #[serde(deserialize_with = "values::switch")]
     pub(crate) nfs_portmapper: bool,
@@ -397,8 +397,8 @@ fn explain(text: &str, error: &toml::de::Error) -> String {
 }
 
 /// Returns the addresses to listen on: the default, or the given ones; `none` means no address.
-pub(crate) fn addresses(printed: &[String], default: &str) -> Result<Vec<Address>, String> {
-    match printed {
+pub(crate) fn addresses(given: &[String], default: &str) -> Result<Vec<Address>, String> {
+    match given {
         [] => Ok(vec![address(default)?]),
         [none] if none == "none" => Ok(Vec::new()),
         many if many.iter().any(|text| text == "none") => {

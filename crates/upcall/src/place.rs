@@ -194,9 +194,11 @@ pub(crate) fn addresses(serve: &Serve, inherited: &[Bound]) -> Result<Vec<Bound>
     }
     all.extend(of(Protocol::Http, &serve.http, HTTP_DEFAULT)?);
     match all.is_empty() && inherited.is_empty() {
-        true => Err("nothing to listen on: leave out '--9p none' or '--http none', or list an \
-                     address for 9p or http in the configuration file"
-            .to_string()),
+        true => {
+            Err("nothing to listen on: leave out '--9p none' or '--http none', add --nfs ADDR, or \
+                     list an address for 9p, http or nfs in the configuration file"
+                .to_string())
+        }
         false => Ok(all),
     }
 }

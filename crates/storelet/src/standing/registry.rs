@@ -257,7 +257,7 @@ impl InstalledRegistry {
     fn known(&self) -> String {
         let names: Vec<&str> = self.entries.keys().take(20).map(Label::as_str).collect();
         match names.is_empty() {
-            true => "there is none; 'upcall storelet install' installs one".to_string(),
+            true => "none is installed; 'upcall storelet install' installs one".to_string(),
             false => format!("there are {}", names.join(", ")),
         }
     }

@@ -285,7 +285,7 @@ fn explain(error: Error, path: &Path, doing: Action) -> Trouble {
             "attach as root ('--as 0', by the unix socket of the server), and name the root of a \
              volume"
         }
-        _ if error.is_no_attribute() => "there is none; --list shows all",
+        _ if error.is_no_attribute() => "no quota is set; --list shows all",
         _ if error.is_not_permitted() => {
             "attach as root: '--as 0', by the unix socket of the server"
         }
