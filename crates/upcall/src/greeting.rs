@@ -98,11 +98,7 @@ impl fmt::Display for Greeting<'_> {
 
 impl Greeting<'_> {
     fn ninep(&self, f: &mut fmt::Formatter<'_>, address: &SocketAddr) -> fmt::Result {
-        let port = address.port();
-        let host = match reachable(address) {
-            SocketAddr::V4(v4) => v4.ip().to_string(),
-            SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
-        };
+        let (host, port) = (reachable(address).ip(), address.port());
         writeln!(f, "9p       {address}")?;
         let options = options(if self.serve.trust_clients { "user" } else { "any" });
         writeln!(f, "         sudo mount -t 9p -o trans=tcp,port={port},{options} {host} /mnt")?;
@@ -112,7 +108,7 @@ impl Greeting<'_> {
     }
 
     fn nfs(&self, f: &mut fmt::Formatter<'_>, address: &SocketAddr) -> fmt::Result {
-        let (host, port) = (reachable(address).ip(), address.port());
+        let (host, port) = (nfs_host(address), address.port());
         writeln!(f, "nfs      {address}")?;
         let is_registered =
             self.serve.nfs_portmapper && address.is_ipv4() && nfs_port(self.bound) == Some(port);
@@ -122,6 +118,14 @@ impl Greeting<'_> {
         };
         let options = format!("vers=3,tcp,{ports}nolock");
         writeln!(f, "         sudo mount -t nfs -o {options} {host}:/ /mnt")
+    }
+}
+
+/// Returns the host of an NFS mount: a colon follows, so IPv6 addresses have brackets.
+fn nfs_host(address: &SocketAddr) -> String {
+    match reachable(address) {
+        SocketAddr::V4(v4) => v4.ip().to_string(),
+        SocketAddr::V6(v6) => format!("[{}]", v6.ip()),
     }
 }
 

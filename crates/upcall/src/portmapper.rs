@@ -8,10 +8,10 @@
 use crate::log;
 use crate::serve::patiently;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::time::{Duration, Instant};
 use wire::nfs;
-use wire::portmap::{self, GETPORT, Mapping, SET, TCP, UDP, UNSET};
+use wire::portmap::{self, DUMP, Mapping, SET, TCP, UDP, UNSET};
 use wire::rpc::{self, Call, Credential, Outcome};
 use wire::xdr::{Reader, Xdr};
 
@@ -28,7 +28,7 @@ const SENT_MAX: usize = 3;
 const TIMEOUT_AT_END: Duration = Duration::from_millis(500);
 
 /// Maximum size of a reply, bytes.
-const REPLY_MAX: usize = 1024;
+const REPLY_MAX: usize = 64 << 10;
 
 /// Programs of the NFS port, with their versions.
 const PROGRAMS: [(u32, u32, &str); 2] =
@@ -72,7 +72,7 @@ impl Registration {
         (self.portmapper.sent_max, self.portmapper.timeout) = (1, TIMEOUT_AT_END);
         for (program, version, _) in &PROGRAMS[..self.count] {
             // Another server may have replaced it.
-            if self.portmapper.port(*program, *version, TCP)? == u32::from(self.port) {
+            if self.portmapper.port(*program, *version, TCP)? == Some(self.port) {
                 self.portmapper.unset(*program, *version)?;
             }
         }
@@ -142,47 +142,57 @@ impl Portmapper {
         if self.set(program, version, TCP, port)? {
             return Ok(None);
         }
-        let refused = || io::Error::other("the portmapper refuses the registration");
-        let present = self.port(program, version, TCP)?;
-        let present = u16::try_from(present).map_err(|_| refused())?;
-        if present == port {
-            return Ok(None);
+        match self.port(program, version, TCP)? {
+            Some(present) if present == port => return Ok(None),
+            Some(present) if !own.contains(&present) && is_served(present)? => {
+                return Ok(Some(present));
+            }
+            Some(_) => self.unset(program, version)?,
+            None => {}
         }
-        if present != 0 && !own.contains(&present) && is_served(present) {
-            return Ok(Some(present));
+        match self.set(program, version, TCP, port)? {
+            true => Ok(None),
+            false => Err(io::Error::other("the portmapper refuses the registration")),
         }
-        self.unset(program, version)?;
-        if self.set(program, version, TCP, port)? { Ok(None) } else { Err(refused()) }
     }
 
-    /// Returns the port of a program; 0 if it is not registered.
-    fn port(&mut self, program: u32, version: u32, protocol: u32) -> io::Result<u32> {
-        self.call(GETPORT, &Mapping { program, version, protocol, port: 0 })
+    /// Returns the port of a program, if it is registered.
+    fn port(&mut self, program: u32, version: u32, protocol: u32) -> io::Result<Option<u16>> {
+        let all: Vec<Mapping> = self.call(DUMP, None)?;
+        let wanted = (program, version, protocol);
+        let found = all.iter().find(|it| (it.program, it.version, it.protocol) == wanted);
+        Ok(found.and_then(|it| u16::try_from(it.port).ok()))
     }
 
     /// Registers a program; returns whether it was not registered yet.
     fn set(&mut self, program: u32, version: u32, protocol: u32, port: u16) -> io::Result<bool> {
-        self.call(SET, &Mapping { program, version, protocol, port: port.into() })
+        self.call(SET, Some(&Mapping { program, version, protocol, port: port.into() }))
     }
 
     /// Removes a program over TCP. The procedure removes all protocols, so another server's port of
     /// UDP is registered again.
     fn unset(&mut self, program: u32, version: u32) -> io::Result<()> {
         let udp = self.port(program, version, UDP)?;
-        self.call::<bool>(UNSET, &Mapping { program, version, protocol: TCP, port: 0 })?;
-        if let Ok(udp @ 1..) = u16::try_from(udp) {
+        self.call::<bool>(UNSET, Some(&Mapping { program, version, protocol: TCP, port: 0 }))?;
+        if let Some(udp) = udp {
             self.set(program, version, UDP, udp)?;
         }
         Ok(())
     }
 
     /// Sends a call until it has a reply.
-    fn call<T: for<'a> Xdr<'a>>(&mut self, procedure: u32, mapping: &Mapping) -> io::Result<T> {
+    fn call<T: for<'a> Xdr<'a>>(
+        &mut self,
+        procedure: u32,
+        mapping: Option<&Mapping>,
+    ) -> io::Result<T> {
         self.xid = self.xid.wrapping_add(1);
         let (program, version, credential) = (portmap::PROGRAM, portmap::VERSION, Credential::None);
         let mut out = Vec::new();
         Call { xid: self.xid, program, version, procedure, credential }.put(&mut out);
-        mapping.put(&mut out);
+        if let Some(mapping) = mapping {
+            mapping.put(&mut out);
+        }
         for _ in 0..self.sent_max {
             self.socket.send(&out)?;
             if let Some(record) = self.receive()? {
@@ -234,9 +244,40 @@ fn reserved() -> Result<UdpSocket, String> {
     }
 }
 
-/// Returns whether a server of this host listens on a port, at any address of IPv4.
-fn is_served(port: u16) -> bool {
-    patiently(|| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port))).is_err()
+/// Returns whether a program of this host listens on a TCP port, at any address: not one that was
+/// killed just now.
+fn is_served(port: u16) -> io::Result<bool> {
+    let free = patiently(|| match has_listener(port)? {
+        true => Err(io::ErrorKind::AddrInUse.into()),
+        false => Ok(()),
+    });
+    match free {
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => Err(error),
+        free => Ok(free.is_err()),
+    }
+}
+
+/// Returns whether a TCP port has a listener. Binding it would tell less: ports below 1024 are for
+/// root, and a client may have any other one.
+fn has_listener(port: u16) -> io::Result<bool> {
+    let mut tables = ["/proc/net/tcp", "/proc/net/tcp6"].into_iter().map(|table| {
+        let text = match std::fs::read_to_string(table) {
+            // IPv6 is disabled.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            text => text?,
+        };
+        Ok(text.lines().any(|line| listener(line) == Some(port)))
+    });
+    tables.try_fold(false, |is_found, table: io::Result<bool>| Ok(is_found || table?))
+}
+
+/// Returns the port of a line of `/proc/net/tcp`, if it is a listener's (proc_pid_net(5)).
+fn listener(line: &str) -> Option<u16> {
+    const LISTEN: &str = "0A";
+    let mut fields = line.split_ascii_whitespace().skip(1);
+    let (local, _remote, state) = (fields.next()?, fields.next()?, fields.next()?);
+    let (_address, port) = local.rsplit_once(':')?;
+    (state == LISTEN).then(|| u16::from_str_radix(port, 16).ok()).flatten()
 }
 
 /// Decodes the results of a successful call.
@@ -247,4 +288,21 @@ fn results<T: for<'a> Xdr<'a>>(record: &[u8]) -> io::Result<T> {
         return Err(io::Error::other("the portmapper refuses the call"));
     }
     Reader::new(results).get().map_err(malformed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn listeners_are_found_and_connections_are_not() {
+        const LINE: &str = "0: 0100007F:0016 00000000:0000 0A 00000000:00000000 00:00000000 0 0";
+        assert_eq!(listener(LINE), Some(22));
+        assert_eq!(listener(&LINE.replace("0A", "01")), None);
+        assert_eq!(listener("  sl  local_address rem_address   st tx_queue rx_queue tr"), None);
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(has_listener(port).unwrap());
+    }
 }

@@ -1,6 +1,7 @@
 //! The portmapper's version 2 (RFC 1833, 3): which port serves a program.
 //!
-//! Results are an XDR boolean (SET, UNSET) or a port (GETPORT, 0 for none).
+//! Results are an XDR boolean (SET, UNSET) or a list of mappings (DUMP). GETPORT is left out:
+//! rpcbind answers with the port of another version if the wanted one is not registered.
 
 use crate::xdr::structure;
 
@@ -19,8 +20,8 @@ pub const SET: u32 = 1;
 /// Procedure that removes all mappings of a version of a program.
 pub const UNSET: u32 = 2;
 
-/// Procedure that returns the port of a mapping.
-pub const GETPORT: u32 = 3;
+/// Procedure without an argument that returns all mappings.
+pub const DUMP: u32 = 4;
 
 /// Transport protocol TCP.
 pub const TCP: u32 = 6;
@@ -29,7 +30,7 @@ pub const TCP: u32 = 6;
 pub const UDP: u32 = 17;
 
 structure! {
-    /// A mapping, which is the argument of all procedures here.
+    /// A mapping, which is the argument of [`SET`] and [`UNSET`].
     Mapping {
         /// Program.
         program: u32,
@@ -37,7 +38,7 @@ structure! {
         version: u32,
         /// Transport protocol; ignored by [`UNSET`].
         protocol: u32,
-        /// Port; ignored by all but [`SET`].
+        /// Port; ignored by [`UNSET`].
         port: u32,
     }
 }

@@ -79,10 +79,12 @@ start "$dir" 20499 logs/udp
 perl -e '
     use Socket;
     socket(S, PF_INET, SOCK_DGRAM, 17) && bind(S, sockaddr_in(700, INADDR_LOOPBACK)) or die $!;
-    my $call = pack("N14", 7, 0, 2, 100000, 2, 1, 0, 0, 0, 0, 100003, 3, 17, 2049);
-    send(S, $call, 0, sockaddr_in(111, INADDR_LOOPBACK)) or die $!;
-    recv(S, my $reply, 100, 0);
-    die "refused" unless unpack("N", substr($reply, -4)) == 1;
+    for my $mapping ([100003, 3, 17, 2049], [100005, 1, 17, 20048]) {
+        my $call = pack("N14", 7, 0, 2, 100000, 2, 1, 0, 0, 0, 0, @$mapping);
+        send(S, $call, 0, sockaddr_in(111, INADDR_LOOPBACK)) or die $!;
+        recv(S, my $reply, 100, 0);
+        die "refused" unless unpack("N", substr($reply, -4)) == 1;
+    }
 '
 kill $server
 wait $server
