@@ -3,7 +3,8 @@
 //!
 //! File systems that are mounted below it stay, and so do the directories above them. Entries are
 //! removed in the order of the listing, depth first. What cannot be removed is left,
-//! with the directories above it, and named. Memory is bounded: one page of names for each level.
+//! with the directories above it, and named. An emptied directory in which others have created
+//! entries meanwhile is emptied again. Memory is bounded: one page of names for each level.
 
 use super::exchange::Context;
 use super::room::HANDLES;
@@ -14,8 +15,8 @@ use tree::{Ask, NodeId, OpenId, Reply};
 
 /// Maximum depth of directories.
 pub(super) const DEPTH_MAX: usize = 256;
-/// Number of times that emptied directories are emptied again, of a removal.
-pub(super) const REPEATED_MAX: u32 = 16;
+/// Maximum number of times that a directory is emptied.
+pub(super) const EMPTIED_MAX: u32 = 16;
 /// Maximum number of failures that are remembered.
 pub(super) const FAILURES_MAX: usize = 64;
 /// Maximum number of bytes of names requested at once.
@@ -36,8 +37,6 @@ pub(super) struct Removal {
     is_deep: bool,
     has_begun: bool,
     failures: Vec<Failure>,
-    /// Number of times that an emptied directory had entries again.
-    repeated: u32,
 }
 
 /// A directory being emptied.
@@ -51,16 +50,18 @@ struct Level {
     /// Whether something below it could not be removed.
     is_kept: bool,
     device: u64,
+    /// Number of times that it was emptied before.
+    emptied: u32,
 }
 
 /// State of a removal.
 #[derive(Debug)]
 enum Step {
-    /// Waiting for the removal of this entry of the innermost directory; whether it was emptied
-    /// before.
-    Removing(Name, bool),
-    /// Waiting for the node of this entry, a directory with entries.
-    Walking(Name),
+    /// Waiting for the removal of this entry of the innermost directory, with the number of times
+    /// that it was emptied.
+    Removing(Name, u32),
+    /// Waiting for the node of this entry, a directory with entries, with that number.
+    Walking(Name, u32),
     /// Waiting for the open of the innermost directory.
     Opening,
     /// Waiting for its entries.
@@ -70,10 +71,10 @@ enum Step {
 impl Removal {
     /// Begins to remove an entry; `is_deep`: also a directory that is not empty.
     pub(super) fn begin(cx: &mut Context, parent: NodeId, name: Name, is_deep: bool) -> Removal {
-        let step = Step::Removing(name.clone(), false);
+        let step = Step::Removing(name.clone(), 0);
         cx.ask(Ask::Remove { dir: parent, name, directory: None });
-        let (levels, failures, has_begun, repeated) = (Vec::new(), Vec::new(), false, 0);
-        Removal { parent, levels, step, is_deep, has_begun, failures, repeated }
+        let (levels, failures, has_begun) = (Vec::new(), Vec::new(), false);
+        Removal { parent, levels, step, is_deep, has_begun, failures }
     }
 
     /// Returns whether something below the entry may be removed, although the entry is not.
@@ -97,28 +98,24 @@ impl Removal {
             (Step::Removing(..), Ok(_)) => self.go_on(cx),
             // Somebody else has removed it; the caller learns of the first one only.
             (Step::Removing(..), Err(Error::NotFound)) if !self.levels.is_empty() => self.go_on(cx),
-            // After it was emptied: others have created entries meanwhile.
-            (Step::Removing(name, was_emptied), Err(Error::NotEmpty | Error::Exists))
-                if self.is_deep
-                    && self.levels.len() < DEPTH_MAX
-                    && self.may_hold(cx)
-                    && (!was_emptied || self.repeated < REPEATED_MAX) =>
-            {
-                self.repeated += u32::from(was_emptied);
+            (
+                Step::Removing(name, emptied @ ..EMPTIED_MAX),
+                Err(Error::NotEmpty | Error::Exists),
+            ) if self.is_deep && self.levels.len() < DEPTH_MAX && self.may_hold(cx) => {
                 cx.ask(Ask::Walk { from: self.dir(), names: vec![name.clone()] });
-                self.step = Step::Walking(name);
+                self.step = Step::Walking(name, emptied);
                 None
             }
-            (Step::Walking(name), Ok(Reply::Walked(stats, Some(node)))) => {
+            (Step::Walking(name, emptied), Ok(Reply::Walked(stats, Some(node)))) => {
                 let device = stats.last().map_or(0, |stat| stat.device);
                 if self.levels.first().is_some_and(|top| top.device != device) {
                     cx.release(node);
                     self.fail(Some(name), Error::CrossDevice);
                     return self.go_on(cx);
                 }
-                let entries = VecDeque::new();
+                let (cookie, entries, is_kept) = (0, VecDeque::new(), false);
                 self.has_begun = true;
-                self.levels.push(Level { node, name, cookie: 0, entries, is_kept: false, device });
+                self.levels.push(Level { node, name, cookie, entries, is_kept, device, emptied });
                 self.open(cx)
             }
             (Step::Opening, Ok(Reply::Opened(open, _))) => {
@@ -136,7 +133,7 @@ impl Removal {
                 level.entries.extend(entries.into_iter().map(|entry| entry.name));
                 if is_end { self.leave(cx) } else { self.go_on(cx) }
             }
-            (Step::Removing(name, _) | Step::Walking(name), reply) => {
+            (Step::Removing(name, _) | Step::Walking(name, _), reply) => {
                 self.fail(Some(name), reply.err().unwrap_or(Error::NotFound));
                 self.go_on(cx)
             }
@@ -175,19 +172,20 @@ impl Removal {
         };
         let Some(name) = level.entries.pop_front() else { return self.open(cx) };
         cx.ask(Ask::Remove { dir: level.node, name: name.clone(), directory: None });
-        self.step = Step::Removing(name, false);
+        self.step = Step::Removing(name, 0);
         None
     }
 
     /// Leaves the innermost directory, and removes it if it was emptied.
     fn leave(&mut self, cx: &mut Context) -> Option<Vec<Failure>> {
-        let Level { node, name, is_kept, .. } = self.levels.pop().expect("one is being emptied");
+        let Level { node, name, is_kept, emptied, .. } =
+            self.levels.pop().expect("one is being emptied");
         cx.release(node);
         if is_kept {
             return self.go_on(cx);
         }
         cx.ask(Ask::Remove { dir: self.dir(), name: name.clone(), directory: Some(true) });
-        self.step = Step::Removing(name, true);
+        self.step = Step::Removing(name, emptied + 1);
         None
     }
 

@@ -54,7 +54,7 @@
     for (const row of next) some.append(row);
     for (const row of rows()) row.remove();
     list.append(some);
-    if (focused !== document.activeElement && list.contains(focused)) focused.focus();
+    if (focused !== document.activeElement && list.contains(focused)) focused.focus({ preventScroll: true });
   };
 
   const sizeText = (bytes) => {
