@@ -319,7 +319,7 @@ fn located(text: &str, error: &toml::de::Error) -> Error {
 
 /// Replaces the parser's terms, which are those of Rust, by those of the file.
 fn explained(message: &str) -> String {
-    let terms = [("field", "key"), ("variant", "value")];
+    let terms = [("field", "key"), ("variant", "name")];
     for (term, own) in terms {
         for kind in ["unknown", "missing", "duplicate"] {
             if let Some(rest) = message.strip_prefix(&format!("{kind} {term}")) {
@@ -329,18 +329,22 @@ fn explained(message: &str) -> String {
     }
     let kinds = ["invalid type: ", "invalid value: "];
     let found = kinds.iter().find_map(|kind| message.strip_prefix(kind));
-    match found.and_then(|found| found.split_once(", expected ")) {
+    match found.and_then(|found| found.rsplit_once(", expected ")) {
         Some((found, expected)) => {
             let expected = match expected {
-                "u32" => "a whole number from 0 to 4294967295",
-                "u64" => "a whole number, not negative",
+                "u32" => "an integer from 0 to 4294967295",
+                "u64" => "an integer, not negative",
                 "f64" => "a number",
-                "a string" | "path string" => "a text in quotes",
-                "a sequence" => "a table in double brackets, like [[stream]]",
+                "a string" | "path string" => "a string",
+                "a sequence" => "an array of tables, like [[stream]]",
                 table if table.starts_with("struct ") => "a table",
                 other => other,
             };
-            let found = found.replacen("sequence", "a list", 1).replacen("map", "a table", 1);
+            let found = match found {
+                "sequence" => "an array",
+                "map" => "a table",
+                other => other,
+            };
             format!("expected {expected}; found {found}")
         }
         None => message.to_string(),
