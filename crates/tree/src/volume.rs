@@ -404,7 +404,7 @@ impl Automaton for Volume {
             Awaits::Trim(ino) => Some((ino, slot)),
             Awaits::Plan
             | Awaits::Blocks
-            | Awaits::EntryKey(_)
+            | Awaits::Placement(_)
             | Awaits::Append(..)
             | Awaits::Durable(_)
             | Awaits::Snapshot

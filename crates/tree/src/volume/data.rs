@@ -118,7 +118,7 @@ impl Planner<'_> {
                 let blocks = data[cuts.head..cuts.tail].chunks(layout.block);
                 let blocks = blocks.map(|chunk| Block::from_bytes(chunk, layout.block)).collect();
                 let appends_to = access.append.then_some(ino);
-                return Ok(Plan::EntryKey(Placing { offset, appends_to }, blocks));
+                return Ok(Plan::Place(Placing { offset, appends_to }, blocks));
             }
             (None, _) => {}
         }

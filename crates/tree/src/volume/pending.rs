@@ -49,7 +49,7 @@ pub(super) enum Awaits {
     /// Blocks, or space.
     Blocks,
     /// The write of its data to the disk.
-    EntryKey(Placing),
+    Placement(Placing),
     /// The end of an append to this inode, with its number in the queue.
     Append(u64, u64),
     /// The removal of this inode's old contents.
@@ -68,7 +68,7 @@ impl Awaits {
         match self {
             Awaits::Plan => "plan",
             Awaits::Blocks => "blocks",
-            Awaits::EntryKey(_) => "place",
+            Awaits::Placement(_) => "place",
             Awaits::Append(..) => "append",
             Awaits::Trim(_) => "trim",
             Awaits::Durable(_) => "durable",
@@ -104,12 +104,12 @@ impl Volume {
                 self.answer(slot, answer, out);
             }
             Ok(Plan::Commit(commit)) => self.commit(now, slot, commit, out),
-            Ok(Plan::EntryKey(placing, blocks)) => {
+            Ok(Plan::Place(placing, blocks)) => {
                 if let Some(ino) = placing.appends_to {
                     self.appends.hold(ino, slot);
                 }
                 match self.store.place(now, ticket(slot), blocks, &mut self.inbox) {
-                    Ok(()) => self.pending[slot].awaits = Awaits::EntryKey(placing),
+                    Ok(()) => self.pending[slot].awaits = Awaits::Placement(placing),
                     Err(refusal) => self.refused(now, slot, refusal, out),
                 }
             }
@@ -363,7 +363,7 @@ impl Volume {
             }
             awaits @ (Awaits::Plan
             | Awaits::Blocks
-            | Awaits::EntryKey(_)
+            | Awaits::Placement(_)
             | Awaits::Append(..)
             | Awaits::Trim(_)
             | Awaits::User) => unreachable!("committed, in {awaits:?}"),
@@ -380,7 +380,7 @@ impl Volume {
     ) {
         let pending = &mut self.pending[slot];
         match (result, &pending.awaits) {
-            (Ok(extents), Awaits::EntryKey(placing)) => {
+            (Ok(extents), Awaits::Placement(placing)) => {
                 pending.progress = Progress::Placed(placing.offset, extents);
                 match pending.cancelled {
                     true => self.finish(slot, Err(Error::Cancelled), out),
@@ -465,7 +465,7 @@ impl Volume {
             // A completion follows soon.
             Awaits::Plan
             | Awaits::Blocks
-            | Awaits::EntryKey(_)
+            | Awaits::Placement(_)
             | Awaits::Durable(_)
             | Awaits::Snapshot => {}
         }

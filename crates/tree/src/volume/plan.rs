@@ -26,7 +26,7 @@ pub(super) enum Plan {
     /// Commit these changes, then reply.
     Commit(Commit),
     /// Write these blocks to the disk, then plan again.
-    EntryKey(Placing, Vec<Block>),
+    Place(Placing, Vec<Block>),
     /// Make everything durable, then reply.
     Sync,
     /// Create a snapshot of this name, then plan again.
