@@ -39,7 +39,7 @@ use tree::{Ask, Id, Input, NodeId, Output, Reply, Request, RequestId};
 /// Directory of the services in the tree of every server.
 pub const PLACE: &str = "services";
 
-/// What a replica is called that lacks operations of its own, in messages to the operator.
+/// Name of a replica that lacks operations of its own, in messages to the operator.
 pub const OLDER_COPY: &str = "an older copy";
 
 /// File for messages of other replicas.
