@@ -3,8 +3,8 @@
 //! The kernel counts its references to a node (*lookups*) and returns them with `FORGET`. A node is
 //! one file of the server, identified by its qid, so hard links are one node. It keeps its fid as
 //! long as there are few: beyond a limit the oldest fids are clunked, and walked to again by the
-//! node's name when they are needed. A new file may have the number of a removed one: it is recognised by
-//! the time of its creation, if the server sends that, and gets a node of its own.
+//! node's name when they are needed. A new file may have the number of a removed one: it is
+//! recognised by the time of its creation, if the server sends that, and gets a node of its own.
 //!
 //! Invariants: a node's place is in `by_place` exactly if it is the node's own; a node is in
 //! `by_key` unless its last name was removed through this mount, another file has its key, or it

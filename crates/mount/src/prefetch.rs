@@ -220,7 +220,7 @@ struct State {
     /// Directories of the last lookup and the last file that were not here.
     looked: Option<u64>,
     opened: Option<u64>,
-    /// Path from the root to the last directory that a stream began with: without and with contents.
+    /// Path from the root to the first directory of the last stream: without and with contents.
     ways: [Vec<u64>; 2],
     /// Whether contents of the last stream with some were used.
     has_used_contents: bool,
