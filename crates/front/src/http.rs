@@ -535,6 +535,7 @@ impl Context<'_> {
                 DISCARDED
             }
             webdav::Reply::Refused(..)
+            | webdav::Reply::Busy
             | webdav::Reply::Locked(_)
             | webdav::Reply::Missing
             | webdav::Reply::Full

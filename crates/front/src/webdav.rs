@@ -39,8 +39,8 @@ pub type Path = Vec<Name>;
 /// A request of a session.
 #[derive(Debug)]
 pub enum Request {
-    /// Begin a change, with the tokens that the client has submitted, each for a resource; a
-    /// [`Reply::Begun`] or [`Reply::Refused`] follows.
+    /// Begin a change, with the tokens that the client has submitted, each for a resource;
+    /// [`Reply::Begun`], [`Reply::Refused`] or [`Reply::Busy`] follows.
     Begin(Vec<Target>, Vec<(Arc<Path>, String)>),
     /// The change that has begun with this number has ended. No reply.
     End(u64),
@@ -66,6 +66,8 @@ pub enum Reply {
     /// A lock of others covers the resource of this path, which the change would affect; with
     /// which of the submitted tokens are those of locks that cover their resource.
     Refused(Path, Vec<bool>),
+    /// The change would move what another one removes, or the other way round.
+    Busy,
     /// The resource of this path is locked, or being changed.
     Locked(Path),
     /// The lock is held.
@@ -108,10 +110,20 @@ pub struct Target {
 pub enum Entry {
     /// It is.
     Changed,
+    /// It is removed, after all below it: nothing of that may be moved away meanwhile.
+    Removed,
+    /// It is moved, with all below it.
+    Moved,
     /// It is if there is none yet.
     PerhapsCreated,
     /// It is not.
     Kept,
+}
+
+impl Entry {
+    fn is_changed(self) -> bool {
+        matches!(self, Entry::Changed | Entry::Removed | Entry::Moved)
+    }
 }
 
 /// A lock to be granted.
@@ -280,6 +292,9 @@ impl Locks {
             path.truncate(NAMES_MAX + 2);
             path.shrink_to_fit();
         }
+        if targets.iter().any(|target| self.is_removed_or_moved(target)) {
+            return Reply::Busy;
+        }
         let number = self.next;
         self.next += 1;
         self.changes.insert(number, targets);
@@ -299,7 +314,7 @@ impl Locks {
             return Some(path.clone());
         }
         if let Some((_, dir)) = path.split_last()
-            && *entry == Entry::Changed
+            && entry.is_changed()
             && self.is_locked(dir, is_own)
         {
             return Some(dir.to_vec());
@@ -308,6 +323,18 @@ impl Locks {
         let mut roots = self.roots_below(path).filter(|_| *is_deep);
         let locked = roots.find(|(_, at)| !at.iter().any(is_own));
         locked.map(|(root, _)| root.clone())
+    }
+
+    /// Returns whether a change in progress removes something of what this one moves, or moves
+    /// something of what it removes: a removal would go on in the directories that it has opened.
+    fn is_removed_or_moved(&self, target: &Target) -> bool {
+        let opposite = match target.entry {
+            Entry::Removed => Entry::Moved,
+            Entry::Moved => Entry::Removed,
+            Entry::Changed | Entry::PerhapsCreated | Entry::Kept => return false,
+        };
+        let mut others = self.changes.values().flatten().filter(|it| it.entry == opposite);
+        others.any(|it| it.path.starts_with(&target.path) || target.path.starts_with(&it.path))
     }
 
     fn lock(&mut self, now: Instant, client: ClientKey, new: NewLock) -> Reply {

@@ -1,6 +1,7 @@
 //! Racing conditional changes over HTTP: of several with one entity tag exactly one succeeds, and
 //! the others are refused with 412; on a directory, a volume and a mounted 9P server, with one
-//! front thread and with several.
+//! front thread and with several. And what is moved while it is removed: it is there as a whole, or
+//! gone.
 
 use super::TRUST;
 use super::raw::{Answer, Raw};
@@ -20,6 +21,10 @@ const RACERS: usize = 4;
 
 /// Concurrent uploads to names of their own.
 const UPLOADS: usize = 128;
+
+/// Rounds with a removal, and the number of files of the directory.
+const REMOVALS: usize = 6;
+const REMOVED: usize = 64;
 
 /// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
@@ -60,6 +65,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
 fn play(report: &mut Report, name: &str, server: &Server, path: &str, rounds: usize) {
     report.case(name, || races(server.http, path, rounds));
     report.case(&format!("{name}-names"), || uploads(server.http, path));
+    report.case(&format!("{name}-removals"), || removals(server.http, path));
 }
 
 fn ask(raw: &mut Raw, method: &str, path: &str, fields: &str, body: &str) -> Result<Answer> {
@@ -175,6 +181,61 @@ fn uploads(port: u16, path: &str) -> Result<String> {
     })?;
     ensure!(statuses.iter().all(|status| *status < 300), "{statuses:?}");
     Ok(format!("{UPLOADS} at once"))
+}
+
+/// Removes a directory while it, or a directory in it, is moved, and while it is removed again.
+fn removals(port: u16, path: &str) -> Result<String> {
+    let (top, inner, saved) =
+        (format!("{path}-top"), format!("{path}-top/inner"), format!("{path}-saved"));
+    let exists = |path: &str| -> Result<bool> {
+        Ok(ask(&mut Raw::connect(port)?, "HEAD", &format!("{path}/"), "", "")?.status == 200)
+    };
+    let mut moved = 0;
+    for round in 0..REMOVALS {
+        let mut raw = Raw::connect(port)?;
+        for path in [&top, &inner] {
+            ensure!(ask(&mut raw, "MKCOL", path, "", "")?.status == 201, "no directory");
+        }
+        for number in 0..REMOVED {
+            let put = ask(&mut raw, "PUT", &format!("{inner}/{number}"), "", "x")?;
+            ensure!(put.status < 300, "{}", put.text());
+        }
+        let destination = format!("Destination: http://localhost{saved}\r\n");
+        let (method, path, fields) = match round % 3 {
+            0 => ("DELETE", &top, ""),
+            1 => ("MOVE", &top, &*destination),
+            _ => ("MOVE", &inner, &*destination),
+        };
+        let begin = Barrier::new(2);
+        let act = |method: &str, path: &str, fields: &str| -> Result<u16> {
+            let mut raw = Raw::connect(port)?;
+            begin.wait();
+            Ok(ask(&mut raw, method, path, fields, "")?.status)
+        };
+        let (removal, other) = std::thread::scope(|scope| {
+            let removal = scope.spawn(|| act("DELETE", &top, ""));
+            let other = act(method, path, fields);
+            anyhow::Ok((removal.join().expect("no panic")?, other?))
+        })?;
+        if method == "MOVE" && other == 201 {
+            let whole = if round % 3 == 1 { format!("{saved}/inner") } else { saved.clone() };
+            for number in 0..REMOVED {
+                let get = ask(&mut raw, "GET", &format!("{whole}/{number}"), "", "")?;
+                ensure!(get.status == 200, "{number} was moved, and is gone: {}", get.status);
+            }
+            moved += 1;
+        } else {
+            let both = [removal, other];
+            ensure!(both.contains(&204), "{method}: {both:?}");
+            ensure!(both.iter().all(|it| [204, 404, 409].contains(it)), "{method}: {both:?}");
+            ensure!(!exists(&top)?, "{method}: {both:?}, and it is there");
+        }
+        for path in [&top, &saved] {
+            ask(&mut raw, "DELETE", path, "", "")?;
+            ensure!(!exists(path)?, "{path} is left");
+        }
+    }
+    Ok(format!("moved first in {moved} of {REMOVALS} rounds"))
 }
 
 /// Checks that no temporary file is left.

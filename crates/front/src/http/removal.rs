@@ -97,7 +97,11 @@ impl Removal {
         match (step, reply) {
             (Step::Removing(..), Ok(_)) => self.go_on(cx),
             // Somebody else has removed it; the caller learns of the first one only.
-            (Step::Removing(..), Err(Error::NotFound)) if !self.levels.is_empty() => self.go_on(cx),
+            (Step::Removing(..) | Step::Walking(..), Err(Error::NotFound))
+                if !self.levels.is_empty() =>
+            {
+                self.go_on(cx)
+            }
             (
                 Step::Removing(name, emptied @ ..EMPTIED_MAX),
                 Err(Error::NotEmpty | Error::Exists),
@@ -139,15 +143,20 @@ impl Removal {
             }
             (Step::Listing(open), Err(error)) => {
                 cx.close(open);
-                self.fail(None, error);
-                self.leave(cx)
+                self.unlisted(cx, error)
             }
-            (Step::Opening, Err(error)) => {
-                self.fail(None, error);
-                self.leave(cx)
-            }
+            (Step::Opening, Err(error)) => self.unlisted(cx, error),
             (step, Ok(reply)) => unreachable!("{reply:?} in {step:?}"),
         }
+    }
+
+    /// Leaves a directory that cannot be listed. If somebody else has removed it, the listing of
+    /// some file systems is invalid (ext4).
+    fn unlisted(&mut self, cx: &mut Context, error: Error) -> Option<Vec<Failure>> {
+        if !matches!(error, Error::NotFound | Error::Stale | Error::Invalid) {
+            self.fail(None, error);
+        }
+        self.leave(cx)
     }
 
     fn innermost(&mut self) -> &mut Level {

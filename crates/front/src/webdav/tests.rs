@@ -236,3 +236,27 @@ fn no_change_begins_within_an_exclusive_lock_of_others() {
     }
     assert!(begun > 500 && refused > 500, "{begun} {refused}");
 }
+
+#[test]
+fn what_is_removed_is_not_moved_meanwhile() {
+    let mut lab = Lab::default();
+    let mut begin = |text: &str, entry| {
+        let target = Target { path: path(text), is_deep: true, entry };
+        match lab.handle(Request::Begin(vec![target], Vec::new())) {
+            Some(Reply::Begun(begun)) => Some(begun.number),
+            Some(Reply::Busy) => None,
+            other => panic!("{other:?}"),
+        }
+    };
+    let removal = begin("/a/b", Entry::Removed).expect("the first one");
+    for busy in ["/", "/a", "/a/b", "/a/b/c"] {
+        assert!(begin(busy, Entry::Moved).is_none(), "{busy}");
+    }
+    let moved = begin("/a/c", Entry::Moved).expect("beside it");
+    assert!(begin("/a/b/c", Entry::Removed).is_some(), "removals need not wait for each other");
+    assert!(begin("/a/c/d", Entry::Removed).is_none() && begin("/a", Entry::Removed).is_none());
+    assert!(begin("/a/b/c", Entry::Changed).is_some(), "a new entry is removed, too, or is not");
+    lab.handle(Request::End(moved));
+    lab.handle(Request::End(removal));
+    assert_eq!(lab.locks.changes(), 2);
+}

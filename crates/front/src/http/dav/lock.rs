@@ -249,7 +249,7 @@ impl Exchange for Lock {
                 cx.session.change = Some(begun);
                 self.create(cx, lock)
             }
-            (Step::Permitting(lock), LockReply::Refused(..)) => {
+            (Step::Permitting(lock), LockReply::Refused(..) | LockReply::Busy) => {
                 self.give_up(cx, *lock, refusal(423, "the directory is locked"))
             }
             (Step::GivingUp(refusal), LockReply::Done | LockReply::Missing) => cx.fail(refusal),

@@ -11,7 +11,12 @@ use crate::{CallId, Output};
 use base::{Error, Kind};
 use std::sync::Arc;
 use tree::Reply;
-use wire::http::{Method, Request, ResourceState, StateList};
+use wire::http::{Method, Refusal, Request, ResourceState, StateList, refusal};
+
+const BUSY: Refusal = refusal(
+    409,
+    "another request removes or moves it, or something in it; repeat the request later",
+);
 
 /// A change that waits for the locks.
 #[derive(Debug)]
@@ -62,12 +67,20 @@ fn targets(request: &Request) -> Vec<Target> {
     }
     // Whether an upload adds an entry is known later.
     let is_deep = matches!(method, Method::Delete | Method::Move);
-    let entry = if method == Method::Put {
-        Entry::PerhapsCreated
-    } else if is_deep || method == Method::Mkcol {
-        Entry::Changed
-    } else {
-        Entry::Kept
+    let entry = match method {
+        Method::Put => Entry::PerhapsCreated,
+        Method::Delete => Entry::Removed,
+        Method::Move => Entry::Moved,
+        Method::Mkcol => Entry::Changed,
+        Method::Get
+        | Method::Head
+        | Method::Post
+        | Method::Options
+        | Method::Propfind
+        | Method::Proppatch
+        | Method::Copy
+        | Method::Lock
+        | Method::Unlock => Entry::Kept,
     };
     [target(own, is_deep, entry)].into_iter().chain(destination).collect()
 }
@@ -156,6 +169,7 @@ impl Exchange for Permit {
             LockReply::Begun(begun) => self.begun(cx, begun),
             LockReply::Refused(path, valid) if self.judge(&valid) => cx.refuse_locked(&path),
             LockReply::Refused(..) => cx.refuse(UNEXPECTED),
+            LockReply::Busy => cx.refuse(BUSY),
             LockReply::Locked(_)
             | LockReply::Granted(_)
             | LockReply::Missing

@@ -254,6 +254,33 @@ fn an_emptied_directory_that_others_fill_is_emptied_again() {
     assert!(text.contains("HTTP/1.1 409"), "{text}");
 }
 
+/// The listing of a directory that somebody else has removed is invalid on some file systems.
+#[test]
+fn a_directory_that_others_remove_meanwhile_is_no_failure() {
+    let mut lab = Lab::new();
+    lab.send("DELETE /a/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.answer(walked(directory(), 5));
+    lab.answer(Ok(Reply::Opened(OpenId(6), directory())));
+    lab.answer(Err(Error::NotEmpty));
+    lab.answer(walked(directory(), 7));
+    lab.answer(Ok(Reply::Opened(OpenId(8), directory())));
+    let entries = ["x", "y"].map(|name| member(name, Kind::Directory, None));
+    lab.answer(Ok(Reply::Entries(entries.into())));
+    // It is gone when it is looked up, or when it is listed.
+    lab.answer(Err(Error::NotEmpty));
+    lab.answer(Err(Error::NotFound));
+    lab.answer(Err(Error::NotEmpty));
+    lab.answer(walked(directory(), 9));
+    lab.answer(Ok(Reply::Opened(OpenId(10), directory())));
+    lab.answer(Err(Error::Invalid));
+    lab.answer(Err(Error::NotFound));
+    lab.answer(Ok(Reply::Opened(OpenId(8), directory())));
+    lab.answer(Ok(Reply::Entries(Vec::new())));
+    lab.answer(Ok(Reply::Done));
+    let text = sent(&mut lab, Input::Answered(CALL, Ok(Reply::Done)));
+    assert!(text.starts_with("HTTP/1.1 204"), "{text}");
+}
+
 /// Advances a copy or move to the open directories, with this at the destination.
 fn relocate(lab: &mut Lab, method: &str, source: Stat, present: Option<Stat>) {
     begin(lab, method, "Destination: http://localhost/b\r\n", "");
