@@ -9,6 +9,8 @@ use crate::log;
 use crate::serve::patiently;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::{Duration, Instant};
 use wire::nfs;
 use wire::portmap::{self, DUMP, Mapping, SET, TCP, UDP, UNSET};
@@ -21,11 +23,13 @@ const RESERVED: std::ops::Range<u16> = 512..1024;
 /// Timeout of a reply, after which the call is sent again: each may be repeated.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Number of times that a call is sent.
-const SENT_MAX: usize = 3;
+/// Maximum time of all calls at the start of the server, and at its end.
+const TIME_MAX: Duration = Duration::from_secs(6);
+const TIME_MAX_AT_END: Duration = Duration::from_secs(1);
 
-/// Timeout of a reply at the end of the server. Calls are sent once then.
-const TIMEOUT_AT_END: Duration = Duration::from_millis(500);
+/// Abstract name of the socket of a server that registers itself or leaves: one at a time, because
+/// the portmapper has no procedure that replaces a registration.
+const ALONE: &[u8] = b"upcall-portmapper";
 
 /// Maximum size of a reply, bytes.
 const REPLY_MAX: usize = 64 << 10;
@@ -54,7 +58,11 @@ impl Registration {
         own: &[u16],
     ) -> Result<Registration, String> {
         let mut registration = Registration { portmapper, port, count: 0 };
+        let _alone = alone().map_err(|error| explain(&error))?;
+        registration.portmapper.begin(TIME_MAX);
         for (program, version, name) in PROGRAMS {
+            // A registration of which no reply came is removed again, too.
+            registration.count += 1;
             let other = registration.portmapper.register(program, version, port, own);
             if let Some(other) = other.map_err(|error| explain(&error))? {
                 return Err(format!(
@@ -63,13 +71,13 @@ impl Registration {
                      {program} {version}'), or omit --nfs-portmapper"
                 ));
             }
-            registration.count += 1;
         }
         Ok(registration)
     }
 
     fn remove(&mut self) -> io::Result<()> {
-        (self.portmapper.sent_max, self.portmapper.timeout) = (1, TIMEOUT_AT_END);
+        let _alone = alone()?;
+        self.portmapper.begin(TIME_MAX_AT_END);
         for (program, version, _) in &PROGRAMS[..self.count] {
             // Another server may have replaced it.
             if self.portmapper.port(*program, *version, TCP)? == Some(self.port) {
@@ -83,7 +91,8 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            log::warn("nfs", format!("cannot remove NFS from the portmapper: {error}"));
+            let next = "remove it with 'rpcinfo -d 100003 3' and 'rpcinfo -d 100005 3'";
+            log::warn("nfs", format!("cannot remove NFS from the portmapper: {error}; {next}"));
         }
     }
 }
@@ -109,10 +118,8 @@ fn explain(error: &io::Error) -> String {
 pub(crate) struct Portmapper {
     socket: UdpSocket,
     xid: u32,
-    /// Number of times that a call is sent.
-    sent_max: usize,
-    /// Time for the reply to each.
-    timeout: Duration,
+    /// End of the time for calls.
+    until: Instant,
 }
 
 impl Portmapper {
@@ -120,12 +127,18 @@ impl Portmapper {
     ///
     /// # Errors
     /// For people.
+    #[allow(clippy::disallowed_methods, reason = "before and after it serves")]
     pub(crate) fn open() -> Result<Portmapper, String> {
         let socket = reserved()?;
         let connected = socket.connect((Ipv4Addr::LOCALHOST, portmap::PORT));
         connected.map_err(|error| explain(&error))?;
-        let (xid, sent_max, timeout) = (std::process::id(), SENT_MAX, TIMEOUT);
-        Ok(Portmapper { socket, xid, sent_max, timeout })
+        Ok(Portmapper { socket, xid: std::process::id(), until: Instant::now() })
+    }
+
+    /// Begins calls, which have this time together.
+    #[allow(clippy::disallowed_methods, reason = "before and after it serves")]
+    fn begin(&mut self, time: Duration) {
+        self.until = Instant::now() + time;
     }
 
     /// Registers a program over TCP; returns the port of another server that has done so, if any.
@@ -139,21 +152,21 @@ impl Portmapper {
         port: u16,
         own: &[u16],
     ) -> io::Result<Option<u16>> {
-        if self.set(program, version, TCP, port)? {
-            return Ok(None);
-        }
-        match self.port(program, version, TCP)? {
-            Some(present) if present == port => return Ok(None),
-            Some(present) if !own.contains(&present) && is_served(present)? => {
-                return Ok(Some(present));
+        for _ in 0..2 {
+            if self.set(program, version, TCP, port)? {
+                return Ok(None);
             }
-            Some(_) => self.unset(program, version)?,
-            None => {}
+            match self.port(program, version, TCP)? {
+                // Perhaps by this call, of which the first reply was lost.
+                Some(present) if present == port => return Ok(None),
+                Some(present) if !own.contains(&present) && is_served(present)? => {
+                    return Ok(Some(present));
+                }
+                Some(_) => self.unset(program, version)?,
+                None => {}
+            }
         }
-        match self.set(program, version, TCP, port)? {
-            true => Ok(None),
-            false => Err(io::Error::other("the portmapper refuses the registration")),
-        }
+        Err(io::Error::other("the portmapper refuses the registration"))
     }
 
     /// Returns the port of a program, if it is registered.
@@ -193,26 +206,28 @@ impl Portmapper {
         if let Some(mapping) = mapping {
             mapping.put(&mut out);
         }
-        for _ in 0..self.sent_max {
+        loop {
             self.socket.send(&out)?;
             if let Some(record) = self.receive()? {
                 return results(&record);
             }
+            if left(self.until).is_zero() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "no reply in time"));
+            }
         }
-        Err(io::Error::new(io::ErrorKind::TimedOut, "no reply"))
     }
 
     /// Returns the reply to the last call; `None` if there is none in time.
     #[allow(clippy::disallowed_methods, reason = "before and after it serves")]
     fn receive(&self) -> io::Result<Option<Vec<u8>>> {
         let mut record = vec![0; REPLY_MAX];
-        let until = Instant::now() + self.timeout;
+        let until = self.until.min(Instant::now() + TIMEOUT);
         loop {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let time = left(until);
+            if time.is_zero() {
                 return Ok(None);
             }
-            self.socket.set_read_timeout(Some(left))?;
+            self.socket.set_read_timeout(Some(time))?;
             match self.socket.recv(&mut record) {
                 Ok(size) if record[..size].starts_with(&self.xid.to_be_bytes()) => {
                     record.truncate(size);
@@ -226,6 +241,21 @@ impl Portmapper {
             }
         }
     }
+}
+
+/// Returns the remaining time.
+#[allow(clippy::disallowed_methods, reason = "before and after it serves")]
+fn left(until: Instant) -> Duration {
+    until.saturating_duration_since(Instant::now())
+}
+
+/// Waits until no other server registers itself; it may when the result is dropped.
+fn alone() -> io::Result<UnixListener> {
+    let name = SocketAddr::from_abstract_name(ALONE)?;
+    patiently(|| UnixListener::bind_addr(&name)).map_err(|error| {
+        let is_held = error.kind() == io::ErrorKind::AddrInUse;
+        if is_held { io::Error::other("another server registers itself") } else { error }
+    })
 }
 
 /// Returns a UDP socket at a port that only root may use.
