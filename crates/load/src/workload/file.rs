@@ -186,7 +186,7 @@ impl Workload {
             late: run.late,
         };
         if run.seconds.is_some_and(|seconds| seconds <= run.warm_up) {
-            return Err(whole("`warm_up` is shorter than `seconds`, of which it is a part"));
+            return Err(whole("`warm_up` must be shorter than `seconds`, of which it is a part"));
         }
         let mut collected = Collected { text, run: &run, parts: Vec::new() };
         collected.add(stream)?;
@@ -343,7 +343,8 @@ fn explained(message: &str) -> String {
             let found = match found {
                 "sequence" => "an array",
                 "map" => "a table",
-                other => other,
+                // Larger than any of TOML.
+                other => other.trim_end_matches(" as i128"),
             };
             format!("expected {expected}; found {found}")
         }
