@@ -68,7 +68,7 @@ fn a_directory_is_limited_while_it_is_served_and_df_shows_it() {
     assert_eq!(delete(server.http(), "/d/before").unwrap().split(' ').nth(1), Some("204"));
     assert_eq!(quota(&socket, &["/d", "--remove"]).0, Some(0));
     let (code, _, errors) = quota(&socket, &["/d", "--remove"]);
-    assert!(code == Some(1) && errors.contains("there is none"), "{errors}");
+    assert!(code == Some(1) && errors.contains("no quota is set"), "{errors}");
     assert!(put(server.http(), "/d/large", &vec![2; 8 << 20]).unwrap().contains(" 201 "));
     assert_eq!(server.end(), Some(0));
     check(&path);
