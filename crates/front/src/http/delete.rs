@@ -153,6 +153,9 @@ fn removed(cx: &mut Context, dir: Dir) -> State {
 impl Delete {
     pub(super) fn begin(cx: &mut Context, request: Request) -> State {
         assert_eq!(request.method, Method::Delete, "no other method removes a file");
+        if request.dav.as_ref().is_some_and(|dav| dav.depth == Some(Depth::One)) {
+            return cx.fail(refusal(400, "Depth is 0 or infinity here"));
+        }
         let mut names = request.target.path.clone();
         names.pop();
         cx.ask(Ask::Walk { from: cx.session.export.root, names });

@@ -51,6 +51,16 @@ enum Step {
     Reading(OpenId, bool),
 }
 
+/// Returns the refusal for a first line with an error.
+fn refused(lines: &[u8]) -> Refusal {
+    let full = format!("\"error\":\"{}\"}}", Error::TooManyOpen);
+    let line = lines.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    match line.ends_with(full.as_bytes()) {
+        true => refusal(503, "too many directories are watched; watch fewer, or end other watches"),
+        false => refusal(404, "cannot watch it: it is missing or not readable"),
+    }
+}
+
 impl Exchange for Listen {
     fn name(&self) -> &'static str {
         "listening"
@@ -95,8 +105,7 @@ impl Exchange for Listen {
                 if !self.streams {
                     if self.lines.starts_with(FAILED) {
                         cx.close(open);
-                        let reason = "cannot watch it: it is missing or not readable";
-                        return cx.refuse(refusal(404, reason));
+                        return cx.refuse(refused(&self.lines));
                     }
                     self.begin_stream(cx);
                 }

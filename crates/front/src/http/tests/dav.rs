@@ -496,6 +496,7 @@ fn requests_that_cannot_be_meant_are_refused() {
     assert_eq!(status("MOVE", "Destination: /a\r\n", ""), "403");
     assert_eq!(status("MOVE", "Destination: /\r\n", ""), "403");
     assert_eq!(status("MOVE", "Destination: /b\r\nDepth: 0\r\n", ""), "400");
+    assert_eq!(status("DELETE", "Depth: 1\r\n", ""), "400");
     for method in ["PROPPATCH", "MKCOL", "COPY", "MOVE"] {
         let mut lab = Lab::new();
         lab.session.export.web.write = false;

@@ -349,6 +349,13 @@ fn changes_of_a_directory_are_server_sent_events() {
     "#]]
     .assert_eq(&lab.text);
     let mut lab = Lab::new();
+    lab.send("GET /many?watch=all HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.answer(Ok(Reply::Walked(Vec::new(), Some(NodeId(1)))));
+    lab.answer(Ok(Reply::Opened(OpenId(2), file(0))));
+    lab.answer(Ok(Reply::Written(1)));
+    lab.line("{\"change\":\"error\",\"path\":\"/many/1\",\"error\":\"too many open files\"}\n");
+    assert!(lab.text.contains("say \"503 Service Unavailable\""), "{}", lab.text);
+    let mut lab = Lab::new();
     lab.send("GET /a%0Ab?watch HTTP/1.1\r\nHost: localhost\r\n\r\n");
     expect![[r#"
         GET /a%0Ab?watch HTTP/1.1: say "404 Not Found" +43, finish
