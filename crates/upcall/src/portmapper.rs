@@ -58,7 +58,7 @@ impl Registration {
         own: &[u16],
     ) -> Result<Registration, String> {
         let mut registration = Registration { portmapper, port, count: 0 };
-        let _alone = alone().map_err(|error| explain(&error))?;
+        let _alone = alone();
         registration.portmapper.begin(TIME_MAX);
         for (program, version, name) in PROGRAMS {
             // A registration of which no reply came is removed again, too.
@@ -76,7 +76,7 @@ impl Registration {
     }
 
     fn remove(&mut self) -> io::Result<()> {
-        let _alone = alone()?;
+        let _alone = alone();
         self.portmapper.begin(TIME_MAX_AT_END);
         for (program, version, _) in &PROGRAMS[..self.count] {
             // Another server may have replaced it.
@@ -249,13 +249,11 @@ fn left(until: Instant) -> Duration {
     until.saturating_duration_since(Instant::now())
 }
 
-/// Waits until no other server registers itself; it may when the result is dropped.
-fn alone() -> io::Result<UnixListener> {
-    let name = SocketAddr::from_abstract_name(ALONE)?;
-    patiently(|| UnixListener::bind_addr(&name)).map_err(|error| {
-        let is_held = error.kind() == io::ErrorKind::AddrInUse;
-        if is_held { io::Error::other("another server registers itself") } else { error }
-    })
+/// Waits until no other server registers itself; it may when the result is dropped. Every user may
+/// take the name, so this waits for a second at most, and goes on.
+fn alone() -> Option<UnixListener> {
+    let name = SocketAddr::from_abstract_name(ALONE).ok()?;
+    patiently(|| UnixListener::bind_addr(&name)).ok()
 }
 
 /// Returns a UDP socket at a port that only root may use.
