@@ -338,7 +338,7 @@ impl Context<'_> {
             Input::Received(bytes) => self.received(state, bytes),
             Input::Answered(call, reply) => self.answered(call, state, reply),
             Input::Sent(bytes) => {
-                assert!(bytes <= self.session.unsent, "more bytes sent than given to the world");
+                assert!(bytes <= self.session.unsent, "more bytes were sent than queued");
                 self.session.unsent -= bytes;
                 self.sent(state)
             }

@@ -318,7 +318,7 @@ impl Automaton for Session {
                 self.take_messages(out)
             }
             (State::New | State::Ready(_), Input::Sent(bytes)) => {
-                assert!(bytes <= self.unsent, "more bytes sent than given to the world");
+                assert!(bytes <= self.unsent, "more bytes were sent than queued");
                 self.unsent -= bytes;
                 self.take_messages(out)
             }
@@ -337,7 +337,7 @@ impl Automaton for Session {
                 State::Closing
             }
             (state @ (State::Parting(_) | State::Closing), Input::Sent(bytes)) => {
-                assert!(bytes <= self.unsent, "more bytes sent than given to the world");
+                assert!(bytes <= self.unsent, "more bytes were sent than queued");
                 self.unsent -= bytes;
                 state
             }

@@ -316,13 +316,13 @@ impl Changes {
     }
 
     /// Handles an input of the change in progress.
-    fn handle(&mut self, now: Instant, news: Event, out: &mut Vec<Output>) {
+    fn handle(&mut self, now: Instant, event: Event, out: &mut Vec<Output>) {
         let Some(Current { cause, step, until }) = self.current.take() else {
-            unreachable!("nothing is in progress: {news:?}")
+            unreachable!("nothing is in progress: {event:?}")
         };
         // The duration of a recovery does not count.
-        let until = if matches!(news, Event::Recovered(_)) { now + TIMEOUT } else { until };
-        let done = self.advance(step, news, out);
+        let until = if matches!(event, Event::Recovered(_)) { now + TIMEOUT } else { until };
+        let done = self.advance(step, event, out);
         self.go_on(cause, until, done, out);
     }
 
@@ -343,8 +343,8 @@ impl Changes {
     }
 
     /// Advances the change in progress; `None`: it is made.
-    fn advance(&self, step: Step, news: Event, out: &mut Vec<Output>) -> Done {
-        match (step, news) {
+    fn advance(&self, step: Step, event: Event, out: &mut Vec<Output>) -> Done {
+        match (step, event) {
             (Step::Opening(mount), Event::Opened(result)) => self.opened(mount, result, out),
             (Step::Planting(mount, _), Event::Planted(Some(tree))) => {
                 Ok(Some(Step::Recovering(mount, tree)))
@@ -380,39 +380,7 @@ impl Changes {
             (Step::Growing(Some(error)), Event::Grown(result)) => {
                 result.and_then(|()| Err(made_in_part(error)))
             }
-            // Results follow requests.
-            (
-                step @ Step::Opening(_),
-                news @ (Event::Planted(_)
-                | Event::Recovered(_)
-                | Event::Changed(_)
-                | Event::Grown(_)),
-            )
-            | (
-                step @ Step::Planting(..),
-                news @ (Event::Opened(_)
-                | Event::Recovered(_)
-                | Event::Changed(_)
-                | Event::Grown(_)),
-            )
-            | (
-                step @ (Step::Recovering(..) | Step::Leaving(..)),
-                news @ (Event::Opened(_) | Event::Planted(_) | Event::Changed(_) | Event::Grown(_)),
-            )
-            | (
-                step @ (Step::Making(_) | Step::Stopping(..)),
-                news @ (Event::Opened(_)
-                | Event::Planted(_)
-                | Event::Recovered(_)
-                | Event::Grown(_)),
-            )
-            | (
-                step @ Step::Growing(_),
-                news @ (Event::Opened(_)
-                | Event::Planted(_)
-                | Event::Recovered(_)
-                | Event::Changed(_)),
-            ) => unreachable!("{news:?} while {step:?}"),
+            (step, event) => unreachable!("{event:?} while {step:?}: results follow requests"),
         }
     }
 

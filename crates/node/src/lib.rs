@@ -128,7 +128,7 @@ fn replays_max(config: &Config) -> usize {
 }
 
 /// Maximum number of queued messages for the operator; the oldest are dropped.
-const NEWS_MAX: usize = 256;
+const LOG_MESSAGES_MAX: usize = 256;
 
 /// Phase of a node's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,8 +208,8 @@ pub struct Node {
     unresponsive: unresponsive::ByNode,
     /// Number of the node that has the replicas of services, if there are any; in home only.
     replicas: Option<usize>,
-    /// Messages for the operator. At most [`NEWS_MAX`].
-    news: VecDeque<LogMessage>,
+    /// Messages for the operator. At most [`LOG_MESSAGES_MAX`].
+    log_messages: VecDeque<LogMessage>,
     /// Access log entries of the present turn.
     accesses: Vec<Access>,
     scratch: Scratch,
@@ -283,7 +283,7 @@ impl Node {
             worker: None,
             unresponsive: BTreeMap::new(),
             replicas: None,
-            news: VecDeque::new(),
+            log_messages: VecDeque::new(),
             accesses: Vec::new(),
             scratch: Scratch::default(),
         }
@@ -370,7 +370,7 @@ impl Node {
             "unprocessed changes at the end of a turn"
         );
         assert!(self.busy.is_empty(), "each connection has asked for what it needs");
-        assert!(self.news.len() <= NEWS_MAX, "few news wait");
+        assert!(self.log_messages.len() <= LOG_MESSAGES_MAX, "few messages wait");
         for (_, survey) in &self.surveys {
             assert!(!survey.awaited().is_empty(), "a survey waits for somebody");
         }

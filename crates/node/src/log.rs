@@ -1,6 +1,6 @@
 //! Messages for the operator, and the access log.
 
-use super::{NEWS_MAX, Node};
+use super::{LOG_MESSAGES_MAX, Node};
 use base::op::Peer;
 pub use front::{Account, Entry};
 
@@ -38,7 +38,7 @@ pub struct Access {
 /// Receiver of messages and of the access log. It must not block.
 pub trait Log {
     /// Takes a message for the operator.
-    fn news(&mut self, news: LogMessage);
+    fn message(&mut self, message: LogMessage);
     /// Takes an entry of the access log.
     fn access(&mut self, access: Access);
     /// Called once, when the node begins to end.
@@ -47,22 +47,22 @@ pub trait Log {
 
 /// Drops everything.
 impl Log for () {
-    fn news(&mut self, _: LogMessage) {}
+    fn message(&mut self, _: LogMessage) {}
     fn access(&mut self, _: Access) {}
 }
 
 impl Node {
     /// Takes the next message for the operator.
     pub fn next_log_message(&mut self) -> Option<LogMessage> {
-        self.news.pop_front()
+        self.log_messages.pop_front()
     }
 
     /// Adds a message for the operator.
-    pub(crate) fn add_log_message(&mut self, news: LogMessage) {
-        if self.news.len() == NEWS_MAX {
-            self.news.pop_front();
+    pub(crate) fn add_log_message(&mut self, message: LogMessage) {
+        if self.log_messages.len() == LOG_MESSAGES_MAX {
+            self.log_messages.pop_front();
         }
-        self.news.push_back(news);
+        self.log_messages.push_back(message);
     }
 
     /// Adds a request to the access log, if there is one.
@@ -75,8 +75,8 @@ impl Node {
 
     /// Writes everything queued to the log.
     pub(crate) fn write_log(&mut self, log: &mut dyn Log) {
-        while let Some(news) = self.next_log_message() {
-            log.news(news);
+        while let Some(message) = self.next_log_message() {
+            log.message(message);
         }
         self.accesses.drain(..).for_each(|access| log.access(access));
     }

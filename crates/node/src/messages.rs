@@ -299,7 +299,7 @@ impl Node {
             // Events during the shutdown are not reported.
             NodeMessage::LogMessage(_)
                 if !matches!(self.phase, Phase::Joining | Phase::Running) => {}
-            NodeMessage::LogMessage(news) => self.add_log_message(news),
+            NodeMessage::LogMessage(message) => self.add_log_message(message),
             NodeMessage::Unresponsive(node, all) => self.report_unresponsive(now, node, all),
         }
     }

@@ -384,9 +384,9 @@ impl Tree for Remote {
     }
 
     fn next_log_message(&mut self) -> Option<LogMessage> {
-        let news = self.next_link_state()?;
-        let level = if news.is_up() { Level::Info } else { Level::Warn };
-        Some(LogMessage { level, target: "mount", text: format!("{}: {news}", self.name()) })
+        let state = self.next_link_state()?;
+        let level = if state.is_up() { Level::Info } else { Level::Warn };
+        Some(LogMessage { level, target: "mount", text: format!("{}: {state}", self.name()) })
     }
 }
 

@@ -83,7 +83,7 @@ impl Node {
             let mut out = mem::take(&mut self.scratch.trees);
             self.trees[tree].tick(now, &mut out);
             self.trees.set_alarm(tree);
-            self.gather_news(tree, ops);
+            self.gather_log_messages(tree, ops);
             self.deliver_trees(now, tree, &mut out, ops);
             self.scratch.trees = out;
             self.route(now, ops);
@@ -97,14 +97,14 @@ impl Node {
 
     /// Collects messages for the operator. Events of other servers during the shutdown are not
     /// reported.
-    fn gather_news(&mut self, tree: u16, ops: &mut Vec<Op>) {
-        while let Some(news) = self.trees[tree].next_log_message() {
+    fn gather_log_messages(&mut self, tree: u16, ops: &mut Vec<Op>) {
+        while let Some(message) = self.trees[tree].next_log_message() {
             let ends = !matches!(self.phase, Phase::Joining | Phase::Running);
             match &self.role {
                 Role::Home(_) if ends && self.trees[tree].volume().is_none() => {}
-                Role::Home(_) | Role::Front(_) => self.add_log_message(news),
+                Role::Home(_) | Role::Front(_) => self.add_log_message(message),
                 // Home knows whether the server is shutting down.
-                Role::Replicas(..) => messages::post(HOME, NodeMessage::LogMessage(news), ops),
+                Role::Replicas(..) => messages::post(HOME, NodeMessage::LogMessage(message), ops),
             }
         }
     }

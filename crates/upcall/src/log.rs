@@ -91,8 +91,8 @@ static LOGGER: OnceLock<Logger> = OnceLock::new();
 pub(crate) struct ToLog;
 
 impl node::log::Log for ToLog {
-    fn news(&mut self, news: LogMessage) {
-        send(news);
+    fn message(&mut self, message: LogMessage) {
+        send(message);
     }
 
     fn access(&mut self, access: Access) {
@@ -139,12 +139,12 @@ pub(crate) fn start(serve: &Serve) -> Result<(), String> {
                 format!("cannot open the access log {}: {error}", path.display())
             })?),
         };
-    let (messages, news) = Queue::new(MESSAGES);
+    let (messages, message) = Queue::new(MESSAGES);
     let (entries, accesses) = Queue::new(ENTRIES);
     let logger = Logger { level, messages, entries, entries_bytes: AtomicUsize::new(0) };
     LOGGER.set(logger).map_err(|_| "the log is started once".to_string())?;
     let format = serve.log_format.unwrap_or(LogFormat::Text);
-    spawn("log", move || write_messages(&news, format))?;
+    spawn("log", move || write_messages(&message, format))?;
     let format = serve.access_log_format.unwrap_or(AccessFormat::Combined);
     spawn("access-log", move || write_entries(&accesses, format, access))
 }
@@ -173,9 +173,9 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), String> 
     thread.map(|_| ()).map_err(|error| format!("no thread: {error}"))
 }
 
-fn send(news: LogMessage) {
-    if let Some(logger) = LOGGER.get().filter(|logger| news.level <= logger.level) {
-        logger.messages.put(clock::wall(), news);
+fn send(message: LogMessage) {
+    if let Some(logger) = LOGGER.get().filter(|logger| message.level <= logger.level) {
+        logger.messages.put(clock::wall(), message);
     }
 }
 
@@ -194,12 +194,12 @@ fn lost<T>(queue: impl Fn(&Logger) -> &Queue<T>) -> Option<u64> {
 
 /// Writes messages to standard error.
 fn write_messages(lines: &Receiver<Line<LogMessage>>, format: LogFormat) {
-    let write = |time, news: &LogMessage| {
-        let _ = writeln!(io::stderr(), "{}", news_text(news, format, time));
+    let write = |time, message: &LogMessage| {
+        let _ = writeln!(io::stderr(), "{}", message_text(message, format, time));
     };
     while let Ok(line) = lines.recv() {
         match line {
-            Line::Event(time, news) => write(time, &news),
+            Line::Event(time, message) => write(time, &message),
             Line::Finish(informed) => drop(informed.send(())),
         }
         if let Some(lost) = lost(|logger| &logger.messages) {
@@ -287,7 +287,7 @@ impl Gap {
     }
 }
 
-fn news_text(news: &LogMessage, format: LogFormat, wall: Time) -> String {
+fn message_text(message: &LogMessage, format: LogFormat, wall: Time) -> String {
     #[derive(Serialize)]
     struct Message<'a> {
         time: &'a str,
@@ -295,9 +295,9 @@ fn news_text(news: &LogMessage, format: LogFormat, wall: Time) -> String {
         target: &'a str,
         message: &'a str,
     }
-    let (time, target) = (rfc3339(wall), news.target);
-    let text = &news.text[..news.text.floor_char_boundary(TEXT_MAX)];
-    let (level, padded) = match news.level {
+    let (time, target) = (rfc3339(wall), message.target);
+    let text = &message.text[..message.text.floor_char_boundary(TEXT_MAX)];
+    let (level, padded) = match message.level {
         Level::Error => ("error", "ERROR"),
         Level::Warn => ("warn", "WARN "),
         Level::Info => ("info", "INFO "),

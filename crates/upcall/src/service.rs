@@ -76,8 +76,8 @@ fn notify(states: &[NotifyState<'_>]) {
 pub(crate) struct HomeLog;
 
 impl Log for HomeLog {
-    fn news(&mut self, news: LogMessage) {
-        ToLog.news(news);
+    fn message(&mut self, message: LogMessage) {
+        ToLog.message(message);
     }
 
     fn access(&mut self, access: Access) {

@@ -61,7 +61,7 @@ pub(super) struct Operate {
     left: Remaining,
     /// Number of expected responses, and number of responses received.
     expected: usize,
-    counted: usize,
+    received: usize,
     /// Gathered responses.
     replies: Vec<u8>,
     scan: Scan,
@@ -154,7 +154,7 @@ impl Exchange for Operate {
             }
             (Step::Reading(open, _), Ok(Reply::Data(data))) if !data.is_empty() => {
                 self.step = Step::Reading(*open, false);
-                self.counted(cx, &data)
+                self.gather(cx, &data)
             }
             (Step::Reading(open, _), reply) => {
                 cx.close(*open);
@@ -331,7 +331,7 @@ impl Operate {
             body: Vec::new(),
             left: Remaining::of(request.body),
             expected: 0,
-            counted: 0,
+            received: 0,
             replies: Vec::new(),
             scan: Scan::default(),
             streams: false,
@@ -356,7 +356,7 @@ impl Operate {
         if expected == 0 {
             return cx.fail(refusal(400, "post an operation behind the token"));
         }
-        assert!(self.expected == 0 && self.counted == 0, "it is requested once");
+        assert!(self.expected == 0 && self.received == 0, "it is requested once");
         (self.body, self.expected) = (std::mem::take(&mut lines.all), expected);
         match cx.session.kept.take() {
             Some(Kept { service, open }) if service == self.service => self.write(cx, open),
@@ -417,14 +417,14 @@ impl Operate {
     }
 
     /// Gathers responses, or streams them.
-    fn counted(mut self: Box<Self>, cx: &mut Context, data: &[u8]) -> State {
+    fn gather(mut self: Box<Self>, cx: &mut Context, data: &[u8]) -> State {
         assert!(!data.is_empty(), "no bytes are the end");
         assert!(matches!(self.step, Step::Reading(_, false)), "the read has ended");
-        self.counted += memchr::memchr_iter(b'\n', data).count();
+        self.received += memchr::memchr_iter(b'\n', data).count();
         self.scan.feed(data);
         self.see(cx);
         self.replies.extend_from_slice(data);
-        let ends = self.counted >= self.expected;
+        let ends = self.received >= self.expected;
         if !ends && !self.streams && self.replies.len() <= cx.at_most(GATHERED_MAX) {
             return self.sent(cx);
         }
@@ -477,7 +477,7 @@ impl Operate {
     /// Sends the responses. The error of a single operation determines the status, too.
     fn respond(&self, cx: &mut Context) {
         assert!(!self.streams, "the head was already sent");
-        assert!(self.counted >= self.expected, "all answers have come");
+        assert!(self.received >= self.expected, "all answers have come");
         let failed = self.replies.starts_with(b"{\"error\"") && self.expected == 1;
         let code = match failed {
             false => 200,

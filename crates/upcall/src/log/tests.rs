@@ -39,9 +39,9 @@ fn entries_are_in_the_formats_of_apache_and_in_json() {
 
 #[test]
 fn messages_are_text_or_json_in_one_line() {
-    let news =
+    let message =
         LogMessage { level: Level::Warn, target: "mount", text: "down:\n\"why\"".to_string() };
-    let text = |format| news_text(&news, format, WALL);
+    let text = |format| message_text(&message, format, WALL);
     assert_eq!(text(LogFormat::Text), "2001-09-09T01:46:40.123Z WARN  mount: down:\\x0a\"why\"");
     assert_eq!(
         text(LogFormat::Json),

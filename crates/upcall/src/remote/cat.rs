@@ -35,7 +35,7 @@ pub(crate) fn run(cat: &Cat) -> ExitCode {
     frame::run(&cat.server, shown, |frame| {
         // Without the standard library's buffer.
         let out = io::stdout().as_fd().try_clone_to_owned();
-        let mut out = File::from(out.map_err(|error| frame::unsent(&error))?);
+        let mut out = File::from(out.map_err(|error| frame::not_written(&error))?);
         frame::each(&cat.paths, |path| one(frame, cat, path, &mut out))
     })
 }
@@ -48,7 +48,7 @@ fn one(frame: &Frame, cat: &Cat, path: &Path, out: &mut File) -> Outcome<()> {
     frame.counts.bytes_all.fetch_add(expected, Ordering::Relaxed);
     let mut stream = file.stream(cat.offset, length)?;
     while let Some(piece) = stream.next_piece()? {
-        out.write_all(&piece).map_err(|error| frame::unsent(&error))?;
+        out.write_all(&piece).map_err(|error| frame::not_written(&error))?;
         frame.counts.add(&frame.counts.bytes, piece.len());
     }
     Ok(())

@@ -286,11 +286,11 @@ pub(crate) fn emit(text: &str) -> Outcome<()> {
 /// Writes bytes to standard output.
 pub(crate) fn say_bytes(bytes: &[u8]) -> Outcome<()> {
     let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| unsent(&error))
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(|error| not_written(&error))
 }
 
 /// Returns the error of a write to standard output.
-pub(crate) fn unsent(error: &io::Error) -> Trouble {
+pub(crate) fn not_written(error: &io::Error) -> Trouble {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Trouble::ReaderClosed;
     }

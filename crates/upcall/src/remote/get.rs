@@ -52,7 +52,7 @@ pub(crate) fn run(get: &Get) -> ExitCode {
             let size = file.metadata()?.size;
             frame.counts.bytes_all.store(size, Ordering::Relaxed);
             pour(file.stream_of(size), &frame.counts, &mut io::stdout(), |error| {
-                frame::unsent(&error)
+                frame::not_written(&error)
             })?;
             return Ok(ExitCode::SUCCESS);
         }

@@ -343,7 +343,7 @@ impl RunStream<'_> {
             Kind::Output => {
                 let mut out = io::stdout().lock();
                 let done = out.write_all(body).and_then(|()| out.flush());
-                done.map_err(|error| frame::unsent(&error))?;
+                done.map_err(|error| frame::not_written(&error))?;
             }
             Kind::Error => {
                 let _ = io::stderr().lock().write_all(body);

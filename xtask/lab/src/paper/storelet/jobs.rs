@@ -224,7 +224,7 @@ fn write(
          cache; for SQL a table of 400,000 rows. *Local* is a command on the host's files ({}). \
          *Storelet* is `upcall run` from its start to its end, its module known to the server. \
          *Mount* is the local command on a mount made for it. Wall clock, seconds, medians and \
-         ranges, in turn; nobody is bound to a processor. All three have said the same bytes, \
+         ranges, in turn; nobody is bound to a processor. All three have printed the same bytes, \
          lines sorted: else there would be no page.\n",
         places.entries["."],
         JOBS.map(|job| format!("{}: {}", job.name(), job.locally())).join(", "),
@@ -269,8 +269,8 @@ fn write(
                  and 0.05 s locally, 57 times less.\n\n";
     let _ = writeln!(
         lab.text,
-        "`upcall run rg.wasm -- --no-ignore-vcs -n do_setitimer /` said the {lines} lines that \
-         ripgrep 15.2.0 says with `--no-ignore-vcs -n -j1 do_setitimer .` in the directory, but \
+        "`upcall run rg.wasm -- --no-ignore-vcs -n do_setitimer /` printed the {lines} lines that \
+         ripgrep 15.2.0 prints with `--no-ignore-vcs -n -j1 do_setitimer .` in the directory, but \
          for the dot in front.\n",
     );
     goals(lab, rows);
