@@ -48,6 +48,20 @@ impl Shop {
         }
     }
 
+    /// Waits until a file of the state store satisfies a condition.
+    fn await_stored(&self, file: &str, fits: impl Fn(&str) -> bool) {
+        let path = self.state.path().join("kept").join(file);
+        let begun = Instant::now();
+        loop {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            if fits(&text) {
+                return;
+            }
+            assert!(begun.elapsed() < LONG, "{file}: {text}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn put(&self, path: &str, text: &str) {
         std::fs::write(self.lab.served.path().join(path), text).unwrap();
     }
@@ -133,19 +147,8 @@ fn each_new_file_is_run_for_once() {
     let doing = installed.await_doing("see", |doing| doing["files"][1] == 0);
     assert_eq!(doing["files"], serde_json::json!([4, 0, 0]), "{doing}");
     // Once, even after a crash, when that is on the disk; and files added meanwhile are not missed.
-    let kept = installed.state.path().join("kept/files/see");
-    let begun = Instant::now();
-    loop {
-        let text = std::fs::read_to_string(&kept).unwrap_or_default();
-        if [r#""path":"sub/a""#, r#""path":"sub/deep/er/b%20c""#]
-            .iter()
-            .all(|path| text.contains(path))
-        {
-            break;
-        }
-        assert!(begun.elapsed() < LONG, "{text}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let paths = [r#""path":"sub/a""#, r#""path":"sub/deep/er/b%20c""#];
+    installed.await_stored("files/see", |text| paths.iter().all(|path| text.contains(path)));
     let Shop { lab, state } = installed;
     std::fs::write(lab.served.path().join("sub/meanwhile"), "x").unwrap();
     let installed = Shop { lab, state }.crash(&[]);
@@ -173,6 +176,9 @@ fn a_file_that_cannot_be_done_is_given_up_and_named() {
     let runs = installed.runs("bad");
     assert_eq!(runs.len(), 4, "{runs:?}");
     assert!(runs.iter().all(|run| *run == ("file /sub/a".into(), "trap".into())), "{runs:?}");
+    // Both are on the disk shortly after they are shown.
+    installed.await_stored("files/bad", |text| text.contains(r#""failed":true"#));
+    installed.await_stored("books/bad", |text| text.matches(r#""end":"trap""#).count() == 4);
     let installed = installed.crash(&[]);
     std::thread::sleep(LOOKS);
     assert_eq!(installed.runs("bad").len(), 4);
