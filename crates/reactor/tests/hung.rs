@@ -238,7 +238,7 @@ fn operations_queued_behind_a_hung_mount_can_be_cancelled() {
         // Some occupy a thread, some wait, some are still being moved to that queue.
         ids.iter().for_each(|id| rig.world.submit(Op::Cancel { id: *id }));
         while rig.done_count() < 36 {
-            let deadline = rig.world.now() + Duration::from_secs(20);
+            let deadline = rig.world.now() + Duration::from_secs(120);
             rig.wait_until(deadline);
         }
         mount.go_on();

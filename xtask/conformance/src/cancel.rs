@@ -37,7 +37,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
             &vm::mount_script(server.ninep, &inner, "cache=none").replace("/mnt ", "/mnt/hung ");
     }
     script += SCRIPT;
-    let job = Job::new("cancel", &script, Duration::from_secs(120))?;
+    let job = Job::new("cancel", &script)?;
     let text = job.run_watched(|line| match line {
         "@host stop" => hung.signal(Signal::STOP),
         "@host continue" => hung.signal(Signal::CONT),
@@ -65,7 +65,7 @@ impl Hung {
         let hung = Hung { daemon, mount: to.to_path_buf() };
         let start = Instant::now();
         while !to.join("file").exists() {
-            if start.elapsed() > Duration::from_secs(5) {
+            if start.elapsed() > Duration::from_secs(60) {
                 bail!("bindfs did not mount {}", to.display());
             }
             std::thread::sleep(Duration::from_millis(20));

@@ -10,7 +10,6 @@ use rig::vm::{self, Job};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
-use std::time::Duration;
 
 const CASES: &[(&str, &str)] = &[
     ("append", include_str!("guest/append.sh")),
@@ -91,7 +90,7 @@ fn attempt(
     }
     ground.fill()?;
     let (mut server, mount) = through.serve(&ground, kind)?;
-    let job = Job::new(&suite, &(mount + RUNNER), Duration::from_secs(600))?;
+    let job = Job::new(&suite, &(mount + RUNNER))?;
     job.file("refuse.sh", include_bytes!("guest/refuse.sh"))?;
     let cases = || CASES.iter().filter(|(name, _)| concerns(name, on, through));
     for (name, case) in cases() {

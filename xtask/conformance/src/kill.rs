@@ -94,7 +94,7 @@ fn let_go(file: &Path) -> Result<()> {
     loop {
         match volume::look(file) {
             Err(error) if error.to_string().contains("in use") => {
-                ensure!(start.elapsed() < Duration::from_secs(10), "{error:#}");
+                ensure!(start.elapsed() < Duration::from_secs(60), "{error:#}");
             }
             other => return other.map(|_| ()),
         }

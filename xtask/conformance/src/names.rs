@@ -89,7 +89,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     std::fs::write(&names, text)?;
     let mut server = Server::start_space(kind, &names, TRUST)?;
     let script = vm::mount_script(server.ninep, "/", "cache=none") + SCRIPT;
-    let job = Job::new("names", &script, Duration::from_secs(300))?;
+    let job = Job::new("names", &script)?;
     job.file("sums", expected(&parts)?.as_bytes())?;
     let printed = job.run_watched(|line| match line.trim() {
         "@host kill" => first.kill(),

@@ -4,7 +4,6 @@ use anyhow::Result;
 use rig::report::Report;
 use rig::server::{self, Kind};
 use rig::vm::{self, Job};
-use std::time::Duration;
 
 const SCRIPT: &str = include_str!("guest/oldest");
 
@@ -25,7 +24,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
         report.skip("oldest", "it is about our own server");
         return Ok(());
     }
-    let job = Job::new("oldest", SCRIPT, Duration::from_secs(180))?;
+    let job = Job::new("oldest", SCRIPT)?;
     job.program(&server::binary())?;
     let text = job.run()?;
     vm::enter(report, "oldest", &text, &CASES);

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const NAME: &str = "files.example.com";
 
 /// Timeout for a proxy to listen.
-const START_TIME: Duration = Duration::from_secs(30);
+const START_TIME: Duration = Duration::from_secs(120);
 
 /// Runs the suite.
 pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {

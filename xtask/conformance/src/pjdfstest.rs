@@ -14,7 +14,6 @@ use rig::vm::{self, Job};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
 const VERSION: &str = "0.2.2";
 
@@ -40,7 +39,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On, through: Through) -> 
     ground.fill()?;
     let (server, mount) = through.serve(&ground, kind)?;
     let script = mount + "cd /mnt && /usr/bin/pjdfstest -c /pjdfstest.toml -p /mnt 2>&1\n";
-    let job = Job::new(&suite, &script, Duration::from_secs(900))?;
+    let job = Job::new(&suite, &script)?;
     job.program(&program)?;
     job.file("pjdfstest.toml", format!("{CONFIG}{GUESTS}").as_bytes())?;
     let text = job.run()?;

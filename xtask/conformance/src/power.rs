@@ -50,7 +50,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind) -> Result<()> {
     let disk = Disk::new()?;
     let this = sh::own_path()?;
     let script = script(kind, seconds, &this);
-    let job = Job::new("power", &script, Duration::from_secs(120 + 4 * seconds))?;
+    let job = Job::new("power", &script)?;
     let job = job.with_disk(&disk.arguments(), "power");
     job.program(&server::binary())?;
     job.program(&this)?;

@@ -38,7 +38,7 @@ impl Raw {
     /// Opens a connection.
     pub(crate) fn connect(port: u16) -> Result<Raw> {
         let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.set_nodelay(true)?;
         Ok(Raw { stream, input: Vec::new() })
     }
@@ -104,7 +104,7 @@ impl Raw {
         }
     }
 
-    /// Returns whether the server closes within five seconds.
+    /// Returns whether the server closes within a minute.
     pub(crate) fn closed(&mut self) -> Result<bool> {
         Ok(self.input.is_empty() && !self.more()?)
     }

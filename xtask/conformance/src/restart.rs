@@ -6,7 +6,6 @@ use anyhow::Result;
 use rig::report::Report;
 use rig::server::{Kind, Server, free_port, until_closed};
 use rig::vm::{self, Job};
-use std::time::Duration;
 
 const SCRIPT: &str = include_str!("guest/restart");
 
@@ -25,7 +24,7 @@ pub(crate) fn run(report: &mut Report, kind: Kind, on: On) -> Result<()> {
     let mut server: Option<Server> = Some(start()?);
     let suite = on.suite("nfs-restart");
     let script = vm::mount_nfs_script(nfs) + SCRIPT;
-    let job = Job::new(&suite, &script, Duration::from_secs(600))?;
+    let job = Job::new(&suite, &script)?;
     let mut restarts = 0;
     let mut failure = None;
     let text = job.run_watched(|line| {

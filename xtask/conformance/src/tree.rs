@@ -13,7 +13,6 @@ use rig::{linux, sh};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::Duration;
 
 /// Parts read by the kernel: by default, and with `--long`.
 const PARTS: &str = "fs scripts";
@@ -77,7 +76,7 @@ fn sums(text: &str) -> BTreeMap<String, String> {
 /// and links.
 pub(super) fn by_kernel(name: &str, server: &Server, dir: &Path, parts: &str) -> Result<String> {
     let script = vm::mount_script(server.ninep, &aname(server), "cache=none,ro") + &pack(parts);
-    let job = Job::new(name, &script, Duration::from_secs(900))?;
+    let job = Job::new(name, &script)?;
     job.program(&sh::which("tar").context("no tar")?)?;
     let text = job.run()?;
     ensure!(text.contains("@packed"), "not everything was read: {}", sh::tail(&text, 1000));
@@ -101,7 +100,7 @@ fn by_remembering_kernel(server: &Server, expected: &BTreeMap<String, String>) -
     let fits = parts.iter().filter(|(part, files)| !part.is_empty() && **files < room);
     let (part, files) = fits.max_by_key(|(_, files)| **files).context("nothing fits")?;
     let script = vm::mount_script(server.ninep, &aname(server), "cache=loose,ro") + &count(part);
-    let job = Job::new("tree-loose", &script, Duration::from_secs(400))?;
+    let job = Job::new("tree-loose", &script)?;
     job.program(&sh::which("find").context("no find")?)?;
     let text = job.run()?;
     ensure!(text.contains(&format!("@counted {files}\n")), "{}", sh::tail(&text, 500));

@@ -234,7 +234,7 @@ impl Server {
             let _ = kill_process(pid, Signal::TERM);
         }
         let start = Instant::now();
-        while start.elapsed() < Duration::from_secs(5) {
+        while start.elapsed() < Duration::from_secs(60) {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status.code());
             }
@@ -256,7 +256,7 @@ impl Server {
                         sh::tail(&self.printed(), 600)
                     );
                 }
-                if start.elapsed() > Duration::from_secs(20) {
+                if start.elapsed() > Duration::from_secs(60) {
                     bail!(
                         "the listener has ended on port {port}: {}",
                         sh::tail(&self.printed(), 600)

@@ -21,22 +21,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+/// Time after which a guest is killed. Emulated processors are slow, and share those of the host.
+const TIME_MAX: Duration = Duration::from_secs(30 * 60);
+
 /// A job for the guest.
 pub struct Job {
     dir: PathBuf,
     results: PathBuf,
-    limit: Duration,
     /// Additional arguments of QEMU.
     more: Vec<String>,
 }
 
 impl Job {
-    /// Creates a job that runs `script` with the timeout `limit`. `name` is its directory under
-    /// `target/vm`.
-    pub fn new(name: &str, script: &str, limit: Duration) -> Result<Job> {
+    /// Creates a job that runs `script`. `name` is its directory under `target/vm`.
+    pub fn new(name: &str, script: &str) -> Result<Job> {
         let dir = sh::empty(&format!("vm/job-{name}"))?;
         let results = sh::scratch("vm")?.join(format!("{name}.results"));
-        let job = Job { dir, results, limit, more: Vec::new() };
+        let job = Job { dir, results, more: Vec::new() };
         job.file("job.sh", script.as_bytes())?;
         Ok(job)
     }
@@ -113,7 +114,7 @@ impl Job {
         qemu.args(&self.more).stderr(std::fs::File::create(&complaints)?);
         let mut child = qemu.spawn().context("start QEMU")?;
         let stdout = child.stdout.take().context("QEMU's output is a pipe")?;
-        let watchdog = Watchdog::new(&child, self.limit);
+        let watchdog = Watchdog::new(&child);
         let mut text = String::new();
         let mut log = std::fs::File::create(self.dir.with_extension("log"))?;
         for line in BufReader::new(stdout).split(b'\n') {
@@ -126,7 +127,7 @@ impl Job {
         let late = watchdog.stop();
         let status = child.wait()?;
         if late {
-            bail!("the guest did not end in {:?}; output: {}", self.limit, sh::tail(&text, 1500));
+            bail!("the guest did not end in {TIME_MAX:?}; output: {}", sh::tail(&text, 1500));
         }
         if !text.contains("@booted") {
             let complaints = std::fs::read_to_string(&complaints)?;
@@ -218,10 +219,10 @@ struct Watchdog {
 }
 
 impl Watchdog {
-    fn new(child: &Child, limit: Duration) -> Watchdog {
+    fn new(child: &Child) -> Watchdog {
         let pid = rustix::process::Pid::from_child(child);
         let (done, wait) = std::sync::mpsc::channel();
-        let end = Instant::now() + limit;
+        let end = Instant::now() + TIME_MAX;
         let thread = std::thread::spawn(move || {
             let left = end.saturating_duration_since(Instant::now());
             let late = wait.recv_timeout(left) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);

@@ -80,7 +80,7 @@ impl Rig {
 
     /// Waits for the completion of `id`; keeps others.
     pub(crate) fn finish(&mut self, id: OpId) -> Done {
-        self.finish_within(id, Duration::from_secs(20)).expect("completes in time")
+        self.finish_within(id, Duration::from_secs(120)).expect("completes in time")
     }
 
     pub(crate) fn finish_within(&mut self, id: OpId, span: Duration) -> Option<Done> {
@@ -119,7 +119,7 @@ impl Rig {
             if let Some(all) = self.unresponsive.pop_front() {
                 return all;
             }
-            let deadline = self.world.now() + Duration::from_secs(20);
+            let deadline = self.world.now() + Duration::from_secs(120);
             self.wait_until(deadline);
         }
     }
@@ -130,7 +130,7 @@ impl Rig {
             if let Some(report) = self.closing.pop_front() {
                 return report;
             }
-            let deadline = self.world.now() + Duration::from_secs(20);
+            let deadline = self.world.now() + Duration::from_secs(120);
             self.wait_until(deadline);
         }
     }

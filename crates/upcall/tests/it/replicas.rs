@@ -168,7 +168,7 @@ fn wait_for(server: &Server, what: &str) -> Duration {
     let begun = Instant::now();
     let status = || run(&["replica", "status", "--at", server.ninep(), "it"]).1;
     while !status().contains(what) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{}", status());
+        assert!(begun.elapsed() < Duration::from_secs(300), "{}", status());
         thread::yield_now();
     }
     begun.elapsed()

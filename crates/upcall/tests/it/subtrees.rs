@@ -272,7 +272,7 @@ fn every_request_to_the_file_of_subtrees_is_answered() {
     drop((opened, others, file));
     let begun = Instant::now();
     while streams(&server) > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "streams are left");
+        assert!(begun.elapsed() < Duration::from_secs(300), "streams are left");
     }
     assert_eq!(server.end(), Some(0));
 }

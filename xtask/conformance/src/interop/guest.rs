@@ -5,7 +5,6 @@ use anyhow::{Context, Result};
 use rig::sh;
 use rig::vm::Job;
 use std::fmt::Write as _;
-use std::time::Duration;
 
 const SCRIPT: &str = include_str!("guest.sh");
 
@@ -22,7 +21,7 @@ pub(super) fn run(setup: &Setup) -> Result<(Vec<Entry>, String)> {
             pairs.push((row, client, running));
         }
     }
-    let job = Job::new("interop", &script, Duration::from_secs(240))?;
+    let job = Job::new("interop", &script)?;
     let dir = &setup.ground.dir;
     job.file("written", &std::fs::read(setup.ground.written())?)?;
     job.file("nested", NESTED.as_bytes())?;

@@ -194,7 +194,7 @@ impl Other {
         let mut other = Other { port, child };
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            if other.child.try_wait()?.is_some() || start.elapsed() > Duration::from_secs(20) {
+            if other.child.try_wait()?.is_some() || start.elapsed() > Duration::from_secs(60) {
                 let printed = std::fs::read_to_string(&log).unwrap_or_default();
                 bail!("{name} does not listen: {}", sh::tail(&printed, 600));
             }

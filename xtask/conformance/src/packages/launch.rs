@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Timeout of a notification, and of the end of a server.
-const NOTIFY_TIME: Duration = Duration::from_secs(20);
+const NOTIFY_TIME: Duration = Duration::from_secs(120);
 /// Time in which a server that nobody has connected to must not have started.
 const SILENCE_TIME: Duration = Duration::from_millis(500);
 

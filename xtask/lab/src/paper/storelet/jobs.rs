@@ -113,7 +113,7 @@ fn kernel(lab: &mut Lab, server: &Server, part: &str) -> Result<()> {
              echo \"@found $(/usr/bin/find {part} -name itimer.c)\"\n\
              echo \"@times $begun $(cut -d' ' -f1 /proc/uptime)\"; cd /\n"
         );
-    let job = vm::Job::new("storelet", &script, Duration::from_secs(900))?;
+    let job = vm::Job::new("storelet", &script)?;
     job.program(&sh::which("find").context("no find")?)?;
     let printed = job.run()?;
     let line = |head: &str| printed.lines().find_map(|line| line.trim().strip_prefix(head));
