@@ -8,7 +8,7 @@ use base::size::UNITS;
 pub(crate) fn show(bytes: u64) -> String {
     let power = UNITS.iter().rposition(|unit| bytes >> (10 * power_of(unit)) > 0).unwrap_or(0);
     if power == 0 {
-        return format!("{bytes} bytes");
+        return counted(bytes, "byte", "bytes");
     }
     let value = bytes as f64 / (1u64 << (10 * power)) as f64;
     let places = usize::from(value < 99.95 && !bytes.is_multiple_of(1 << (10 * power)));

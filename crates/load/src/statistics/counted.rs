@@ -157,7 +157,9 @@ impl Statistics {
     /// Exact mean queue length from the first issue to the last completion.
     pub fn queue_mean(&self) -> f64 {
         let width = self.series.width_ns() as f64;
-        let area: f64 = self.series.queue().iter().map(|queue| queue.mean * width).sum();
+        let means = self.series.queue();
+        // `sum` of nothing is -0.
+        let area = means.iter().fold(0.0, |sum, queue| sum + queue.mean * width);
         area / self.run_ns().max(1) as f64
     }
 

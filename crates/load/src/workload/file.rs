@@ -305,12 +305,30 @@ fn line_at(text: &str, at: usize) -> (usize, String) {
     (number, line.chars().take(80).collect())
 }
 
+/// Returns the key with which an error begins.
+fn key_of(what: &str) -> Option<&str> {
+    what.strip_prefix('`')?.split_once('`').map(|(key, _)| key)
+}
+
+/// Returns the line number and the line of a key of the table that begins at this line.
+fn line_of_key(text: &str, table: usize, key: &str) -> Option<(usize, String)> {
+    let lines = (1..).zip(text.lines().map(str::trim)).skip(table);
+    let mut own = lines.take_while(|(_, line)| !line.starts_with('['));
+    let (number, line) = own.find(|(_, line)| {
+        line.split_once('=').is_some_and(|(name, _)| name.trim().trim_matches('"') == key)
+    })?;
+    Some((number, line.chars().take(80).collect()))
+}
+
 /// Converts an error of the TOML parser, with its line.
 fn located(text: &str, error: &toml::de::Error) -> Error {
     let what = explained(error.message());
     match error.span() {
         Some(span) => {
             let (line, place) = line_at(text, span.start);
+            // The parser takes an array for the values of the table's keys in order.
+            let is_array = place.starts_with("[[run]]");
+            let what = if is_array { "expected a table: [run]".to_string() } else { what };
             Error { line: Some(line), place, what }
         }
         None => Error { line: None, place: String::new(), what },
@@ -366,7 +384,13 @@ impl Collected<'_> {
             let table = table.into_inner();
             let common = table.common();
             let wrong = |what| Error { line: Some(line), place: place.clone(), what };
-            let what = table.what().map_err(wrong)?;
+            let what = table.what().map_err(|what| {
+                let named = key_of(&what).and_then(|key| line_of_key(self.text, line, key));
+                match named {
+                    Some((line, place)) => Error { line: Some(line), place, what },
+                    None => wrong(what),
+                }
+            })?;
             let end = common.seconds.map(|seconds| common.begin + seconds);
             let ends = common.count.is_some() || end.or(self.run.seconds).is_some();
             if !ends && what.is_endless() {

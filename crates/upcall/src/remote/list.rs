@@ -275,7 +275,7 @@ fn text(shown: &Shown) -> String {
     let rows = [
         ("path", shown.path.escape_debug().to_string()),
         ("kind", shown.kind.to_string()),
-        ("size", format!("{} bytes", crate::size::count(shown.size))),
+        ("size", crate::size::counted(shown.size, "byte", "bytes")),
         ("mode", shown.mode.clone()),
         ("owner", format!("{}:{}", shown.user, shown.group)),
         ("links", shown.links.to_string()),

@@ -2,6 +2,7 @@
 
 use super::frame::{self, Frame};
 use super::{Outcome, Server, Trouble};
+use crate::size::counted;
 use clap::Args;
 use client::OpenOptions;
 use serde::Deserialize;
@@ -126,7 +127,10 @@ impl std::fmt::Display for Line {
         let path = self.path.escape_debug();
         match (&self.error, self.size) {
             (Some(error), _) => writeln!(f, "error       {path}: {error}"),
-            (None, Some(size)) => writeln!(f, "{:<10}  {path}  {size} bytes", self.change),
+            (None, Some(size)) => {
+                let size = counted(size, "byte", "bytes");
+                writeln!(f, "{:<10}  {path}  {size}", self.change)
+            }
             (None, None) => writeln!(f, "{:<10}  {path}", self.change),
         }
     }

@@ -250,7 +250,7 @@ impl Part {
     pub(super) fn describe(&self) -> String {
         let what = match &self.what {
             What::Stream { arrival, mix } => format!("{}/s {}", arrival.rate(), words(mix)),
-            What::Users { users, mix, .. } => format!("{users} users {}", words(mix)),
+            What::Users { users, mix, .. } => format!("{} {}", people(*users), words(mix)),
             What::Sessions { arrival, each, mix, .. } => {
                 format!("{}/s sessions of {each} {}", arrival.rate(), words(mix))
             }
@@ -259,8 +259,10 @@ impl Part {
             }
             What::Spc1 { bsus, .. } => format!("SPC-1-like, {bsus} BSUs"),
             What::PostMark(setup) => format!(
-                "PostMark-like, {} files, {} transactions, {} users",
-                setup.files, setup.transactions, setup.users
+                "PostMark-like, {} files, {} transactions, {}",
+                setup.files,
+                setup.transactions,
+                people(setup.users)
             ),
             What::SpecWeb { year, set, pace } => {
                 let year = match year {
@@ -281,6 +283,11 @@ impl Part {
         };
         format!("`{}` {what}", self.name)
     }
+}
+
+/// Formats a number of users.
+fn people(users: u32) -> String {
+    format!("{users} {}", if users == 1 { "user" } else { "users" })
 }
 
 /// Describes a pace.
