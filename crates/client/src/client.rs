@@ -1,6 +1,7 @@
 //! File operations of a client.
 
 use crate::dir::{self, ReadDir};
+use crate::error::{CREATE, MAKE_DIR};
 use crate::file::{self, File, OpenOptions};
 use crate::handshake;
 use crate::line::Line;
@@ -155,7 +156,8 @@ impl Client {
     /// Errors of the server and of the connection.
     pub fn open_with(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
         let path = path.as_ref();
-        file::open(&self.tree, path, options, self.gid).map_err(|error| error.of("open", path))
+        let doing = if options.creates() { CREATE } else { "open" };
+        file::open(&self.tree, path, options, self.gid).map_err(|error| error.of(doing, path))
     }
 
     /// Reads a whole file.
@@ -201,7 +203,7 @@ impl Client {
                 self.line().call(&message, only!(Rmessage::Create { .. } => ()))
             }
         });
-        made.map_err(|error| error.of("make the directory", path))
+        made.map_err(|error| error.of(MAKE_DIR, path))
     }
 
     /// Creates a directory and its missing ancestors.

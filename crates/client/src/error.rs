@@ -119,6 +119,10 @@ const SENTENCES: &[(&str, u32)] = &[
 /// Operation that servers reject for unknown users.
 pub(crate) const AS_USER: &str = "attach as user";
 
+/// Operations on files that do not exist yet: what is missing is their directory.
+pub(crate) const CREATE: &str = "create";
+pub(crate) const MAKE_DIR: &str = "make the directory";
+
 /// Reason for refusing a path that ends with no name.
 pub(crate) const NAMELESS: &str = "it has no name of its own";
 
@@ -305,6 +309,11 @@ impl Error {
             Error::Silent { .. } => "check whether the server hangs, then try again",
             Error::Broken { .. } => "ask a server that speaks 9P2000.L or 9P2000",
             Error::Refused { doing, .. } if *doing == AS_USER => "name a user that it knows",
+            Error::Refused {
+                doing: CREATE | MAKE_DIR,
+                refusal: Refusal { errno: ENOENT, .. },
+                ..
+            } => "make the directory that is to contain it first",
             Error::Refused { refusal, .. } => refusal.step(),
             Error::BadPath { why: NAMELESS, .. } => "write the path with its last name",
             Error::BadPath { .. } => "name another one",

@@ -41,6 +41,11 @@ impl OpenOptions {
         }
     }
 
+    /// Returns whether a missing file is created.
+    pub(crate) fn creates(self) -> bool {
+        self.create || self.create_new
+    }
+
     /// Sets read access.
     #[must_use]
     pub fn read(self, read: bool) -> OpenOptions {

@@ -1,6 +1,7 @@
 //! The served directory or volume and the addresses, from the command line.
 
 use crate::config::{self, HTTP_DEFAULT, NFS_DEFAULT, NINEP_DEFAULT, Serve};
+use crate::service;
 use crate::size;
 use crate::volume::create::Create;
 use crate::volume::direct::Direct;
@@ -185,7 +186,8 @@ pub(crate) fn addresses(serve: &Serve, inherited: &[Bound]) -> Result<Vec<Bound>
         if given.is_empty() && inherited.iter().any(|(it, _)| *it == protocol) {
             return Ok(Vec::new());
         }
-        let all = config::addresses(given, default)?;
+        let all = config::addresses(given, default)
+            .map_err(|error| format!("{}: {error}", service::name_of(protocol)))?;
         Ok::<_, String>(all.into_iter().map(|address| (protocol, address)).collect::<Vec<_>>())
     };
     let mut all: Vec<Bound> = of(Protocol::NineP, &serve.ninep, NINEP_DEFAULT)?;

@@ -475,11 +475,7 @@ pub(crate) fn patiently<T>(mut bind: impl FnMut() -> io::Result<T>) -> io::Resul
 }
 
 fn refuse_port(protocol: Protocol, address: &Address, error: &io::Error) -> String {
-    let flag = match protocol {
-        Protocol::NineP => "--9p",
-        Protocol::Nfs => "--nfs",
-        Protocol::Http => "--http",
-    };
+    let flag = format!("--{}", service::name_of(protocol));
     let is_other_file = |path: &Path| {
         std::fs::symlink_metadata(path).is_ok_and(|meta| !meta.file_type().is_socket())
     };

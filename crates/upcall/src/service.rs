@@ -47,15 +47,20 @@ fn protocol(name: &str) -> Option<Protocol> {
     }
 }
 
+/// Returns the name of a protocol in flags, configuration files and sockets.
+pub(crate) fn name_of(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::NineP => "9p",
+        Protocol::Nfs => "nfs",
+        Protocol::Http => "http",
+    }
+}
+
 /// Notifies the service manager that clients are served, and at which addresses.
 pub(crate) fn ready(served: &str, bound: &[Bound]) {
     let mut status = format!("serving {}", single_line(served));
     for (protocol, address) in bound {
-        let name = match protocol {
-            Protocol::NineP => "9p",
-            Protocol::Nfs => "nfs",
-            Protocol::Http => "http",
-        };
+        let name = name_of(*protocol);
         write!(status, ", {name} {}", single_line(&address.to_string())).expect("to a string");
     }
     notify(&[NotifyState::Ready, NotifyState::Status(&status)]);

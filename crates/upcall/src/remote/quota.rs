@@ -178,8 +178,8 @@ fn one(frame: &Frame, quota: &Quota) -> Outcome<Option<Shown>> {
     if quota.size.is_none() && quota.files.is_none() {
         return before.map(Some).ok_or_else(|| {
             Trouble::Host(format!(
-                "{} has no quota that this user may see; set one with --size or --files, or attach \
-                 as root: '--as 0', by the unix socket of the server",
+                "{} has no quota that this user may see; in a volume, set one with --size or \
+                 --files, or attach as root: '--as 0', by the unix socket of the server",
                 match quota.owner {
                     Some(uid) => format!("user {uid}"),
                     None => path.display().to_string(),

@@ -72,7 +72,10 @@ fn unservable_paths_are_refused_with_a_next_step() {
         (&["/no/such/directory"], "name a directory that exists"),
         (&[&file], "is not a volume, or one of another version: name a volume"),
         (&["/dev/null"], "neither a directory nor a file"),
-        (&[path, "--http", "nonsense"], "write HOST:PORT, unix:PATH or none"),
+        (
+            &[path, "--http", "nonsense"],
+            "http: cannot understand the address 'nonsense': write HOST:PORT, unix:PATH or none",
+        ),
         (&[path, "--9p", "none", "--http", "none"], "nothing to listen on"),
         (&[path, "--msize", "1"], "use a size from 4096 to 1048576"),
         (&["--config", &config], "bad.toml line 2: unknown field `colour`"),

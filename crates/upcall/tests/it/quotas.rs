@@ -24,7 +24,7 @@ fn a_directory_is_limited_while_it_is_served_and_df_shows_it() {
     let (code, _, errors) = quota(&socket, &["/d"]);
     assert_eq!(code, Some(1));
     assert!(
-        errors.contains("/d has no quota that this user may see; set one with --size or --files"),
+        errors.contains("/d has no quota that this user may see; in a volume, set one with --size"),
         "{errors}"
     );
     let (code, text, errors) = quota(&socket, &["/d", "--size", "4M", "--files", "3"]);
