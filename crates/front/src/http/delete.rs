@@ -175,14 +175,19 @@ impl Delete {
     fn opened(self: Box<Self>, cx: &mut Context, dir: Dir) -> State {
         let name = self.name().expect("the root was refused");
         if self.request.conditions.is_empty() {
-            // RFC 4918 §9.6.1: a directory is removed with all below it, or the depth is wrong.
-            let depth = self.request.dav.as_ref().and_then(|dav| dav.depth);
-            let is_deep = depth.is_none_or(|depth| depth == Depth::Infinity);
-            let removal = Removal::begin(cx, dir.node, name, is_deep);
-            return self.at(Step::RemovingAll(dir, removal));
+            return self.remove_all(cx, dir, name);
         }
         cx.ask(Ask::Walk { from: dir.node, names: vec![name] });
         self.at(Step::Looking(dir))
+    }
+
+    /// Starts the removal of an entry, whatever it is.
+    fn remove_all(self: Box<Self>, cx: &mut Context, dir: Dir, name: Name) -> State {
+        // RFC 4918 §9.6.1: a directory is removed with all below it, or the depth is wrong.
+        let depth = self.request.dav.as_ref().and_then(|dav| dav.depth);
+        let is_deep = depth.is_none_or(|depth| depth == Depth::Infinity);
+        let removal = Removal::begin(cx, dir.node, name, is_deep);
+        self.at(Step::RemovingAll(dir, removal))
     }
 
     fn sync(self: Box<Self>, cx: &mut Context, dir: Dir) -> State {
@@ -229,6 +234,9 @@ impl Delete {
                 let (by, expected) = (Replacement::Nothing, Expected::Version(stat.file_version()));
                 cx.ask(Ask::Replace { dir: dir.node, name, by, expected });
                 self.at(Step::Removing(dir))
+            }
+            (Verdict::Go, Some(_), Some(name)) if request.conditions.requires_only_existence() => {
+                self.remove_all(cx, dir, name)
             }
             (Verdict::Go, None, _) | (Verdict::Go, _, None) => {
                 dir.release(cx);

@@ -105,11 +105,17 @@ impl Removal {
             (
                 Step::Removing(name, emptied @ ..EMPTIED_MAX),
                 Err(Error::NotEmpty | Error::Exists),
-            ) if self.is_deep && self.levels.len() < DEPTH_MAX && self.may_hold(cx) => {
-                cx.ask(Ask::Walk { from: self.dir(), names: vec![name.clone()] });
-                self.step = Step::Walking(name, emptied);
-                None
-            }
+            ) if self.is_deep => match self.obstacle(cx) {
+                Some(error) => {
+                    self.fail(Some(name), error);
+                    self.go_on(cx)
+                }
+                None => {
+                    cx.ask(Ask::Walk { from: self.dir(), names: vec![name.clone()] });
+                    self.step = Step::Walking(name, emptied);
+                    None
+                }
+            },
             (Step::Walking(name, emptied), Ok(Reply::Walked(stats, Some(node)))) => {
                 let device = stats.last().map_or(0, |stat| stat.device);
                 if self.levels.first().is_some_and(|top| top.device != device) {
@@ -163,9 +169,14 @@ impl Removal {
         self.levels.last_mut().expect("a directory is being emptied")
     }
 
-    /// Returns whether the client may hold one more node.
-    fn may_hold(&self, cx: &Context) -> bool {
-        self.handles() + HANDLES < cx.session.handles_max
+    /// Returns why no directory below the innermost one can be emptied.
+    fn obstacle(&self, cx: &Context) -> Option<Error> {
+        let may_hold = self.handles() + HANDLES < cx.session.handles_max;
+        match self.levels.len() {
+            DEPTH_MAX.. => Some(Error::NameTooLong),
+            _ if !may_hold => Some(Error::TooManyOpen),
+            _ => None,
+        }
     }
 
     fn open(&mut self, cx: &mut Context) -> Option<Vec<Failure>> {

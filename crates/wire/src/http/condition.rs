@@ -73,6 +73,12 @@ impl Conditions {
             && if_unmodified_since.is_none()
     }
 
+    /// Returns whether the only condition is that the file exists.
+    pub fn requires_only_existence(&self) -> bool {
+        let is_any = matches!(self.if_match, Some(Tags::Any));
+        is_any && Conditions { if_match: None, ..self.clone() }.is_empty()
+    }
+
     /// Returns whether the request has an `If-None-Match` condition.
     pub fn forbids_any(&self) -> bool {
         self.if_none_match.is_some()

@@ -1,7 +1,7 @@
 //! WebDAV.
 
 use super::*;
-use crate::http::removal::EMPTIED_MAX;
+use crate::http::removal::{DEPTH_MAX, EMPTIED_MAX};
 use base::op::Entry;
 
 /// Body of a `PROPPATCH` that sets a property.
@@ -252,6 +252,27 @@ fn an_emptied_directory_that_others_fill_is_emptied_again() {
     }
     let text = sent(&mut lab, Input::Answered(CALL, Err(Error::NotEmpty)));
     assert!(text.contains("HTTP/1.1 409"), "{text}");
+}
+
+#[test]
+fn directories_that_are_too_deep_are_named() {
+    let mut lab = Lab::new();
+    lab.send("DELETE /a/f HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    lab.answer(walked(directory(), 5));
+    lab.answer(Ok(Reply::Opened(OpenId(6), directory())));
+    for level in 0..DEPTH_MAX {
+        lab.answer(Err(Error::NotEmpty));
+        lab.answer(walked(directory(), 7 + level as u64));
+        lab.answer(Ok(Reply::Opened(OpenId(8), directory())));
+        lab.answer(Ok(Reply::Entries(vec![member("d", Kind::Directory, None)])));
+    }
+    lab.answer(Err(Error::NotEmpty));
+    let mut text = String::new();
+    for _ in 0..DEPTH_MAX {
+        lab.answer(Ok(Reply::Opened(OpenId(8), directory())));
+        text = sent(&mut lab, Input::Answered(CALL, Ok(Reply::Entries(Vec::new()))));
+    }
+    assert!(text.contains("/d</D:href><D:status>HTTP/1.1 414"), "{text}");
 }
 
 /// The listing of a directory that somebody else has removed is invalid on some file systems.

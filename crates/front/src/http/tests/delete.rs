@@ -97,6 +97,30 @@ fn a_file_has_no_entries_to_remove() {
     .assert_eq(&lab.text);
 }
 
+/// Nothing but its existence is required of a directory, so it needs no version.
+#[test]
+fn any_directory_is_removed() {
+    let directory = Stat { kind: Kind::Directory, ..file(0) };
+    let mut lab = Lab::new();
+    begin_delete(&mut lab, "If-Match: *\r\n");
+    lab.answer(Ok(Reply::Walked(vec![directory.clone()], Some(NodeId(9)))));
+    lab.text.clear();
+    lab.answer(Ok(Reply::Stat(directory.clone())));
+    lab.answer(Ok(Reply::Done));
+    lab.answer(Ok(Reply::Done));
+    expect![[r#"
+        <- Stat: release 9, ask 0 Remove
+        <- Done: ask 0 Sync
+        <- Done: close 6, release 5, say "204 No Content" +0
+    "#]]
+    .assert_eq(&lab.text);
+    let mut lab = Lab::new();
+    begin_delete(&mut lab, &format!("If-Match: {}\r\n", etag(&directory)));
+    lab.answer(Ok(Reply::Walked(vec![directory.clone()], Some(NodeId(9)))));
+    lab.answer(Ok(Reply::Stat(directory)));
+    assert!(lab.text.contains("say \"412 Precondition"), "{}", lab.text);
+}
+
 #[test]
 fn a_file_is_removed_if_it_still_is_what_was_judged() {
     let mut lab = Lab::new();
