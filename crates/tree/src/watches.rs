@@ -45,8 +45,10 @@ const LINES_MAX: usize = 64 << 10;
 /// Maximum length of a line written, bytes.
 const WRITTEN_MAX: usize = 4096;
 
-/// Maximum number of entries removed in a turn, of all watches.
+/// Maximum steps of all watches in a turn: a removed entry is one, a request counts as many, and
+/// its reply as well.
 const STEPS_MAX: usize = 256;
+const REQUEST_STEPS: usize = 32;
 
 /// Maximum number of waiting reads of a watch.
 const READS_MAX: usize = 16;
@@ -127,6 +129,8 @@ struct Watch {
     /// Whether it may know the names of all files.
     may_name: bool,
     kind: Kind,
+    /// The reply to its request, until its turn.
+    answer: Option<Result<Reply, Error>>,
     /// The beginning of a line.
     written: Vec<u8>,
     reads: VecDeque<Read>,
@@ -217,6 +221,7 @@ impl Watches {
             may_name,
             client,
             kind: Kind::Paths(Box::new(Paths::new(number, client, self.root))),
+            answer: None,
             written: Vec::new(),
             reads: VecDeque::new(),
             replied: now,
@@ -343,21 +348,11 @@ impl Watches {
         self.has_news = true;
     }
 
-    /// Handles the reply to a watch's request.
-    pub(crate) fn answered(
-        &mut self,
-        number: usize,
-        result: Result<Reply, Error>,
-        out: &mut Vec<Output>,
-    ) {
-        let mut outputs = Vec::new();
-        let Kind::Paths(paths) = &mut self.watches[number].kind else {
-            unreachable!("a watch of all files asks nothing");
-        };
-        paths.answered(result, &mut self.log, &mut outputs);
-        self.pass(number, outputs, out);
+    /// Takes the reply to a watch's request, which is handled in the watch's turn.
+    pub(crate) fn answered(&mut self, number: usize, result: Result<Reply, Error>) {
+        let before = self.watches[number].answer.replace(result);
+        assert!(before.is_none(), "one request is in progress");
         self.busy.insert(number);
-        self.forget(number);
     }
 
     fn pass(&self, number: usize, outputs: Vec<StreamOutput>, out: &mut Vec<Output>) {
@@ -392,14 +387,26 @@ impl Watches {
         }
     }
 
-    /// Continues a watch of paths; it removes at most `left` entries.
+    /// Continues a watch of paths, by at most about `left` steps.
     fn advance(&mut self, number: usize, left: &mut usize, out: &mut Vec<Output>) {
-        let Kind::Paths(paths) = &mut self.watches[number].kind else { return };
-        let (had_left, mut outputs) = (*left > 0, Vec::new());
+        let Watch { kind: Kind::Paths(paths), answer, .. } = &mut self.watches[number] else {
+            return;
+        };
+        if *left == 0 {
+            self.busy.insert(number);
+            return;
+        }
+        let mut outputs = Vec::new();
+        if let Some(result) = answer.take() {
+            *left = left.saturating_sub(REQUEST_STEPS);
+            paths.answered(result, &mut self.log, &mut outputs);
+        }
         if paths.advance(left, &mut self.log, &mut outputs) {
             self.busy.insert(number);
         }
-        if had_left && *left == 0 {
+        let requests = outputs.iter().filter(|it| matches!(it, StreamOutput::Ask(_))).count();
+        *left = left.saturating_sub(requests * REQUEST_STEPS);
+        if *left == 0 {
             self.first = number + 1;
         }
         self.pass(number, outputs, out);

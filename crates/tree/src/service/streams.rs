@@ -128,9 +128,7 @@ impl Streams {
         let stream = Stream::numbered(number);
         assert_eq!(stream.number(), number, "each stream has a number of its own");
         match stream {
-            Stream::Watch(watch) => {
-                self.with_watches(out, |it, out| it.answered(watch, result, out));
-            }
+            Stream::Watch(watch) => self.watches.answered(watch, result),
             Stream::Subtree(subtree) => {
                 self.with_subtrees(out, |it, out| it.answered(now, subtree, result, out));
             }

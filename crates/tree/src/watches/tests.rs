@@ -170,9 +170,7 @@ impl World {
     fn reply(&mut self) -> bool {
         let Some((watch, request)) = self.requested.pop_front() else { return false };
         let result = self.answer(&request.ask);
-        let mut out = Vec::new();
-        self.watches.answered(watch, result, &mut out);
-        self.take(out);
+        self.watches.answered(watch, result);
         self.tick();
         true
     }
@@ -610,6 +608,31 @@ fn turns_remove_few_entries_however_many_watches_have_lost_some() {
     assert!((least / 2..=2 * least).contains(&count), "{count} turns, of about {least}");
     world.settle();
     world.close();
+}
+
+#[test]
+fn turns_look_at_few_entries_however_many_watches_there_are() {
+    let mut world = World::new("/**\n");
+    for origin in 2..64 {
+        let number = world.watches.open(Instant(0), user(1), (CLIENT, origin), false);
+        world.watches.write(number.expect("below the limit"), b"/**\n").expect("a short line");
+    }
+    world.settle();
+    world.create(1, "new", false);
+    let (mut most, mut requests) = (0, 0);
+    while world.watches.deadline() == Some(Instant(0)) {
+        let before = world.requested.len();
+        world.tick();
+        let asked = world.requested.len() - before;
+        (most, requests) = (most.max(asked), requests + asked);
+        // All are answered at once.
+        for (watch, request) in mem::take(&mut world.requested) {
+            let result = world.answer(&request.ask);
+            world.watches.answered(watch, result);
+        }
+    }
+    assert_eq!(requests, 63, "each looks at the entry");
+    assert!(most <= STEPS_MAX / REQUEST_STEPS, "{most} requests in a turn");
 }
 
 #[test]
