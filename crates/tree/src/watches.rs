@@ -45,10 +45,10 @@ const LINES_MAX: usize = 64 << 10;
 /// Maximum length of a line written, bytes.
 const WRITTEN_MAX: usize = 4096;
 
-/// Maximum steps of all watches in a turn: a removed entry is one, a request counts as many, and
-/// its reply as well.
-const STEPS_MAX: usize = 256;
-const REQUEST_STEPS: usize = 32;
+/// Maximum steps of all watches in a turn: a removed or listed entry is one, and a request or its
+/// reply counts as this many.
+const STEPS_MAX: usize = 64;
+const REQUEST_STEPS: usize = 8;
 
 /// Maximum number of waiting reads of a watch.
 const READS_MAX: usize = 16;
@@ -398,7 +398,11 @@ impl Watches {
         }
         let mut outputs = Vec::new();
         if let Some(result) = answer.take() {
-            *left = left.saturating_sub(REQUEST_STEPS);
+            let entries = match &result {
+                Ok(Reply::Entries(entries)) => entries.len(),
+                Ok(_) | Err(_) => 0,
+            };
+            *left = left.saturating_sub(REQUEST_STEPS + entries);
             paths.answered(result, &mut self.log, &mut outputs);
         }
         if paths.advance(left, &mut self.log, &mut outputs) {

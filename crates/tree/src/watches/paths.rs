@@ -39,8 +39,8 @@ const PLACE_BYTES: usize = 8192;
 /// Maximum length of the path of a directory beneath another one.
 const PATH_MAX: usize = 4096;
 
-/// Size of a listing request, bytes: some hundred entries, which are added in one turn.
-const LIST: u32 = 8 << 10;
+/// Size of a listing request, bytes: some dozen entries, which are added in one turn.
+const LIST: u32 = 2 << 10;
 
 /// A watch of paths.
 #[derive(Debug)]
@@ -81,6 +81,8 @@ pub(super) struct Paths {
     is_full: bool,
     /// Directories with entries to look at.
     dirty: BTreeSet<usize>,
+    /// Directories to be listed again.
+    lost: BTreeSet<usize>,
     /// Files with new attributes or contents, to be reported.
     touched: BTreeMap<FileKey, Touched>,
     doing: Option<Activity>,
@@ -111,6 +113,7 @@ impl Paths {
             outdated: Vec::new(),
             is_full: false,
             dirty: BTreeSet::new(),
+            lost: BTreeSet::new(),
             touched: BTreeMap::new(),
             doing: None,
             lines: Vec::new(),
@@ -222,15 +225,17 @@ impl Paths {
         if *is_dropped || only.as_ref().is_some_and(|only| *only != name) {
             return;
         }
-        self.dirty.insert(place);
         if *is_lost {
             return;
         }
         // Outdated names need memory until they are removed: none are added meanwhile.
         if only.is_some() || self.marks < MARKS_MAX && self.outdated.is_empty() {
             self.marks += usize::from(changed.insert(name));
+            self.dirty.insert(place);
         } else if !changed.contains(&name) {
             *is_lost = true;
+            self.dirty.remove(&place);
+            self.lost.insert(place);
             let names = mem::take(changed);
             self.discard_marks(names);
         }
@@ -351,14 +356,7 @@ impl Paths {
         for path in mem::take(&mut self.ready) {
             line::watching(&path, &mut self.lines);
         }
-        let Some(&place) = self.dirty.first() else { return true };
-        if self.places[place].is_lost {
-            let is_removed = self.remove_children(place, left, log);
-            if is_removed {
-                self.list_again(place, out);
-            }
-            return is_removed;
-        }
+        let Some(&place) = self.dirty.first() else { return self.begin_lost(left, log, out) };
         let WatchedDirectory { found, changed, .. } = &mut self.places[place];
         let (Some((node, _)), Some(name)) = (*found, changed.pop_first()) else {
             unreachable!("place {place} has nothing to look at");
@@ -370,6 +368,18 @@ impl Paths {
         out.push(Output::Ask(Ask::Walk { from: node, names: vec![name.clone()] }));
         self.doing = Some(Activity::Looking { place, name, since: log.end() });
         true
+    }
+
+    /// Lists a directory again whose changes are not known one by one, when its reader has read
+    /// everything before that: more may be lost until then. Returns whether nothing has to be
+    /// removed before it.
+    fn begin_lost(&mut self, left: &mut usize, log: &mut Log, out: &mut Vec<Output>) -> bool {
+        let Some(&place) = self.lost.first().filter(|_| self.lines.is_empty()) else { return true };
+        let is_removed = self.remove_children(place, left, log);
+        if is_removed {
+            self.list_again(place, out);
+        }
+        is_removed
     }
 
     /// Walks from a node; `own` is released at the end.
@@ -387,7 +397,7 @@ impl Paths {
 
     /// Lists a directory again after more changes than are kept.
     fn list_again(&mut self, place: usize, out: &mut Vec<Output>) {
-        self.dirty.remove(&place);
+        self.lost.remove(&place);
         let WatchedDirectory { path, found, origin, is_lost, .. } = &mut self.places[place];
         *is_lost = false;
         if *origin == Origin::Created {
@@ -670,6 +680,7 @@ impl Paths {
     /// Ends the watch of a place. Its children are removed step by step.
     fn drop_place(&mut self, place: usize, log: &mut Log, out: &mut Vec<Output>) {
         self.dirty.remove(&place);
+        self.lost.remove(&place);
         self.entering.remove(&place);
         let it = &mut self.places[place];
         it.is_dropped = true;
@@ -768,8 +779,10 @@ impl Paths {
 
     pub(super) fn check(&self) {
         assert_eq!(self.children.len(), self.by_file.len(), "children are known by both");
-        let dirty = self.places.iter().filter(|(_, it)| !it.changed.is_empty() || it.is_lost);
+        let dirty = self.places.iter().filter(|(_, it)| !it.changed.is_empty());
         assert!(dirty.map(|(place, _)| place).eq(self.dirty.iter().copied()));
+        let lost = self.places.iter().filter(|(_, it)| it.is_lost);
+        assert!(lost.map(|(place, _)| place).eq(self.lost.iter().copied()));
         let marks: usize = self.places.iter().map(|(_, it)| it.changed.len()).sum();
         assert_eq!(marks, self.marks, "marks are counted");
         let places = self.places.iter().map(|(_, it)| PLACE_BYTES + bytes_of(it.path.len()));
