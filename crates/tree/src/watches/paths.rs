@@ -83,6 +83,8 @@ pub(super) struct Paths {
     dirty: BTreeSet<usize>,
     /// Directories to be listed again.
     lost: BTreeSet<usize>,
+    /// Size of the lines up to the last unread report of a lost directory.
+    unread: usize,
     /// Files with new attributes or contents, to be reported.
     touched: BTreeMap<FileKey, Touched>,
     doing: Option<Activity>,
@@ -114,6 +116,7 @@ impl Paths {
             is_full: false,
             dirty: BTreeSet::new(),
             lost: BTreeSet::new(),
+            unread: 0,
             touched: BTreeMap::new(),
             doing: None,
             lines: Vec::new(),
@@ -172,7 +175,6 @@ impl Paths {
             only: None,
             is_deep,
             changed: BTreeSet::new(),
-            is_lost: false,
             is_dropped: false,
             serial,
         })
@@ -221,11 +223,9 @@ impl Paths {
     }
 
     fn note_entry(&mut self, place: usize, name: Name) {
-        let WatchedDirectory { changed, is_lost, is_dropped, only, .. } = &mut self.places[place];
-        if *is_dropped || only.as_ref().is_some_and(|only| *only != name) {
-            return;
-        }
-        if *is_lost {
+        let WatchedDirectory { changed, is_dropped, only, .. } = &mut self.places[place];
+        let is_other = only.as_ref().is_some_and(|only| *only != name);
+        if *is_dropped || is_other || self.lost.contains(&place) {
             return;
         }
         // Outdated names need memory until they are removed: none are added meanwhile.
@@ -233,7 +233,6 @@ impl Paths {
             self.marks += usize::from(changed.insert(name));
             self.dirty.insert(place);
         } else if !changed.contains(&name) {
-            *is_lost = true;
             self.dirty.remove(&place);
             self.lost.insert(place);
             let names = mem::take(changed);
@@ -356,7 +355,17 @@ impl Paths {
         for path in mem::take(&mut self.ready) {
             line::watching(&path, &mut self.lines);
         }
-        let Some(&place) = self.dirty.first() else { return self.begin_lost(left, log, out) };
+        // More may be lost until the reader has read of the last loss.
+        let lost = self.lost.first().copied().filter(|_| self.unread == 0);
+        let dirty = self.dirty.first().copied();
+        let Some(place) = dirty.into_iter().chain(lost).min() else { return true };
+        if lost == Some(place) {
+            let is_removed = self.remove_children(place, left, log);
+            if is_removed {
+                self.list_again(place, out);
+            }
+            return is_removed;
+        }
         let WatchedDirectory { found, changed, .. } = &mut self.places[place];
         let (Some((node, _)), Some(name)) = (*found, changed.pop_first()) else {
             unreachable!("place {place} has nothing to look at");
@@ -368,18 +377,6 @@ impl Paths {
         out.push(Output::Ask(Ask::Walk { from: node, names: vec![name.clone()] }));
         self.doing = Some(Activity::Looking { place, name, since: log.end() });
         true
-    }
-
-    /// Lists a directory again whose changes are not known one by one, when its reader has read
-    /// everything before that: more may be lost until then. Returns whether nothing has to be
-    /// removed before it.
-    fn begin_lost(&mut self, left: &mut usize, log: &mut Log, out: &mut Vec<Output>) -> bool {
-        let Some(&place) = self.lost.first().filter(|_| self.lines.is_empty()) else { return true };
-        let is_removed = self.remove_children(place, left, log);
-        if is_removed {
-            self.list_again(place, out);
-        }
-        is_removed
     }
 
     /// Walks from a node; `own` is released at the end.
@@ -398,13 +395,13 @@ impl Paths {
     /// Lists a directory again after more changes than are kept.
     fn list_again(&mut self, place: usize, out: &mut Vec<Output>) {
         self.lost.remove(&place);
-        let WatchedDirectory { path, found, origin, is_lost, .. } = &mut self.places[place];
-        *is_lost = false;
+        let WatchedDirectory { path, found, origin, .. } = &mut self.places[place];
         if *origin == Origin::Created {
             *origin = Origin::Listed;
         }
         let (node, _) = found.expect("it was listed");
         line::changed("lost", path, None, None, &mut self.lines);
+        self.unread = self.lines.len();
         out.push(Output::Ask(Ask::Open { node, access: Access::READ }));
         self.doing = Some(Activity::Opening { place, node, again: true });
     }
@@ -684,7 +681,6 @@ impl Paths {
         self.entering.remove(&place);
         let it = &mut self.places[place];
         it.is_dropped = true;
-        it.is_lost = false;
         let (path, found, origin) = (it.path.clone(), it.found.take(), it.origin);
         let names = mem::take(&mut it.changed);
         self.discard_marks(names);
@@ -718,7 +714,9 @@ impl Paths {
         }
         self.is_full = false;
         let rest = self.lines.split_off(self.lines.len().min(most));
-        mem::replace(&mut self.lines, rest)
+        let taken = mem::replace(&mut self.lines, rest);
+        self.unread = self.unread.saturating_sub(taken.len());
+        taken
     }
 
     /// Reports new contents or attributes of a file, under as many of its names as there is room
@@ -781,8 +779,7 @@ impl Paths {
         assert_eq!(self.children.len(), self.by_file.len(), "children are known by both");
         let dirty = self.places.iter().filter(|(_, it)| !it.changed.is_empty());
         assert!(dirty.map(|(place, _)| place).eq(self.dirty.iter().copied()));
-        let lost = self.places.iter().filter(|(_, it)| it.is_lost);
-        assert!(lost.map(|(place, _)| place).eq(self.lost.iter().copied()));
+        assert!(self.lost.is_disjoint(&self.dirty), "all entries of a lost directory are listed");
         let marks: usize = self.places.iter().map(|(_, it)| it.changed.len()).sum();
         assert_eq!(marks, self.marks, "marks are counted");
         let places = self.places.iter().map(|(_, it)| PLACE_BYTES + bytes_of(it.path.len()));

@@ -43,8 +43,6 @@ pub(super) struct WatchedDirectory {
     pub(super) is_deep: bool,
     /// Entries to look at.
     pub(super) changed: BTreeSet<Name>,
-    /// Whether there were too many of these, so that it has to be listed again.
-    pub(super) is_lost: bool,
     /// Whether it is no longer watched: its children are removed step by step.
     pub(super) is_dropped: bool,
     /// Number of places that there were before it.

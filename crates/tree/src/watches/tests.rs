@@ -27,6 +27,8 @@ struct World {
     watches: Watches,
     watch: usize,
     requested: VecDeque<(usize, Request)>,
+    /// Number of listings begun.
+    listings: usize,
     outputs: Vec<u8>,
     reads: u64,
     now: Instant,
@@ -54,6 +56,7 @@ impl World {
             watches,
             watch,
             requested: VecDeque::new(),
+            listings: 0,
             outputs: Vec::new(),
             reads: 0,
             now: Instant(0),
@@ -117,6 +120,7 @@ impl World {
             Ask::Open { node, .. } => {
                 self.next += 1;
                 let inode = self.nodes[&node.0];
+                self.listings += 1;
                 self.opens.insert(self.next, inode);
                 Ok(Reply::Opened(OpenId(self.next), self.stat(inode)))
             }
@@ -175,6 +179,13 @@ impl World {
         true
     }
 
+    /// Runs until nothing happens without a read.
+    fn work(&mut self) {
+        while self.reply() || self.watches.deadline() == Some(Instant(0)) {
+            self.tick();
+        }
+    }
+
     fn read(&mut self, count: u32) {
         self.reads += 1;
         let mut out = Vec::new();
@@ -188,9 +199,7 @@ impl World {
         loop {
             self.now = self.now + PAUSE;
             self.tick();
-            while self.reply() || self.watches.deadline() == Some(Instant(0)) {
-                self.tick();
-            }
+            self.work();
             let before = self.outputs.len();
             self.read(1000);
             let mut out = Vec::new();
@@ -206,9 +215,7 @@ impl World {
         let mut out = Vec::new();
         self.watches.close(self.watch, &mut out);
         self.take(out);
-        while self.reply() || self.watches.deadline() == Some(Instant(0)) {
-            self.tick();
-        }
+        self.work();
         assert!(self.nodes.is_empty() && self.opens.is_empty(), "all is given back");
         assert_eq!(self.watches.counts(), (0, 0));
     }
@@ -549,6 +556,37 @@ fn a_directory_may_be_another_one_when_it_is_listed_again() {
     assert!(world.settle().contains("\"lost\""));
     world.create(other, "new", false);
     assert!(world.settle().contains("\"created\",\"path\":\"/d/new\""));
+    world.close();
+}
+
+#[test]
+fn a_directory_is_listed_again_when_its_last_loss_was_read() {
+    let mut world = World::new("/**\n");
+    let dir = world.create(1, "d", true);
+    world.settle();
+    let lose = |world: &mut World| {
+        for number in 0..5000 {
+            world.publish(Change::Entry((DEVICE, 1), name(&format!("gone-{number}"))));
+        }
+        world.work();
+    };
+    let before = world.listings;
+    lose(&mut world);
+    // The root, and the directory in it.
+    assert_eq!(world.listings, before + 2, "nothing was lost before");
+    for _ in 0..3 {
+        lose(&mut world);
+    }
+    for number in 0..9 {
+        world.create(dir, &format!("f{number}"), false);
+    }
+    world.work();
+    assert_eq!(world.listings, before + 2, "its reader has not read of it");
+    world.read(64);
+    world.work();
+    assert_eq!(world.listings, before + 4, "other reports need not be read");
+    let read = world.settle();
+    assert_eq!(read.matches("\"lost\"").count(), 2, "{read}");
     world.close();
 }
 
