@@ -460,6 +460,12 @@ mod tests {
             error.to_string(),
             "cannot open /a: No such file or directory; look for its name in the directory above"
         );
+        let create = Error::refused(Refusal::number(2)).of(CREATE, Path::new("/no/a"));
+        assert_eq!(
+            create.to_string(),
+            "cannot create /no/a: No such file or directory; make the directory that is to \
+             contain it first"
+        );
         let error = error.of("read", Path::new("/b"));
         assert!(error.to_string().contains("open /a"), "{error}");
         assert_eq!(io::Error::from(error).kind(), io::ErrorKind::NotFound);

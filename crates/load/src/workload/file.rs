@@ -301,8 +301,13 @@ impl Workload {
 fn line_at(text: &str, at: usize) -> (usize, String) {
     let before = text.get(..at).unwrap_or(text);
     let number = before.matches('\n').count() + 1;
+    (number, shown(text, number))
+}
+
+/// Returns the beginning of the line with this number.
+fn shown(text: &str, number: usize) -> String {
     let line = text.lines().nth(number - 1).unwrap_or_default().trim();
-    (number, line.chars().take(80).collect())
+    line.chars().take(80).collect()
 }
 
 /// Returns the key with which an error begins.
@@ -310,14 +315,14 @@ fn key_of(what: &str) -> Option<&str> {
     what.strip_prefix('`')?.split_once('`').map(|(key, _)| key)
 }
 
-/// Returns the line number and the line of a key of the table that begins at this line.
-fn line_of_key(text: &str, table: usize, key: &str) -> Option<(usize, String)> {
+/// Returns the line number of a key of the table that begins at this line.
+fn line_of_key(text: &str, table: usize, key: &str) -> Option<usize> {
     let lines = (1..).zip(text.lines().map(str::trim)).skip(table);
     let mut own = lines.take_while(|(_, line)| !line.starts_with('['));
-    let (number, line) = own.find(|(_, line)| {
+    let found = own.find(|(_, line)| {
         line.split_once('=').is_some_and(|(name, _)| name.trim().trim_matches('"') == key)
-    })?;
-    Some((number, line.chars().take(80).collect()))
+    });
+    found.map(|(number, _)| number)
 }
 
 /// Converts an error of the TOML parser, with its line.
@@ -386,10 +391,8 @@ impl Collected<'_> {
             let wrong = |what| Error { line: Some(line), place: place.clone(), what };
             let what = table.what().map_err(|what| {
                 let named = key_of(&what).and_then(|key| line_of_key(self.text, line, key));
-                match named {
-                    Some((line, place)) => Error { line: Some(line), place, what },
-                    None => wrong(what),
-                }
+                let line = named.unwrap_or(line);
+                Error { line: Some(line), place: shown(self.text, line), what }
             })?;
             let end = common.seconds.map(|seconds| common.begin + seconds);
             let ends = common.count.is_some() || end.or(self.run.seconds).is_some();

@@ -158,6 +158,7 @@ fn ios_of_all_threads_are_recorded_with_their_client() {
             break metrics;
         }
         assert!(begun.elapsed() < Duration::from_secs(300), "{metrics}");
+        std::thread::sleep(Duration::from_millis(10));
     };
     assert!(metrics.contains("\nupcall_recording_lost_total 0\n"), "{metrics}");
     terminate(server);
