@@ -2,7 +2,7 @@
 
 use super::frame::{self, Frame};
 use super::{Outcome, Server, Trouble};
-use crate::size::counted;
+use crate::size;
 use clap::Args;
 use client::OpenOptions;
 use serde::Deserialize;
@@ -128,8 +128,7 @@ impl std::fmt::Display for Line {
         match (&self.error, self.size) {
             (Some(error), _) => writeln!(f, "error       {path}: {error}"),
             (None, Some(size)) => {
-                let size = counted(size, "byte", "bytes");
-                writeln!(f, "{:<10}  {path}  {size}", self.change)
+                writeln!(f, "{:<10}  {path}  {}", self.change, size::exact(size))
             }
             (None, None) => writeln!(f, "{:<10}  {path}", self.change),
         }
