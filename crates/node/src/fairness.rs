@@ -13,7 +13,9 @@
 //! up to four requests for each turn of theirs. Completions are queued with the tag of the turn
 //! that began their request: a request waits once, not for each of its operations, until it has
 //! cost a quantum; then they are queued like new input. Completions of volumes, of other servers
-//! and of sends, and requests of storelets, are not queued here.
+//! and of sends, and requests of storelets, are not queued here. The time that the node spends
+//! outside of turns of connections is divided among the requests under way, and charged to their
+//! connections with the replies.
 //! Requests of connections of [fronts](crate::messages) are queued in home, each connection with a
 //! flow of its own like those of home. Replies are completions in the front.
 
@@ -66,6 +68,9 @@ const PARTS_TIME: Duration = Duration::from_micros(300);
 /// Credit of a connection that has cost less than its share, ns of virtual time.
 const CREDIT: u64 = 500_000;
 
+/// Maximum time of the node that is charged later, with the replies to requests under way.
+const UNPAID_MAX: Duration = Duration::from_millis(100);
+
 /// Maximum number of completions delivered in one turn of a connection.
 const DONE_MAX: usize = 16;
 
@@ -97,6 +102,11 @@ pub(crate) struct Queue {
     /// Virtual time, ns, and the end of the previous turn: the start of new connections.
     time: u64,
     end: u64,
+    /// Number of requests under way, connections with replies in this turn of the node, once for
+    /// each, and time for all these that is not charged yet.
+    under_way: usize,
+    answered: Vec<Client>,
+    unpaid: Duration,
 }
 
 /// Completion of a step of a connection's request.
@@ -363,6 +373,58 @@ impl Queue {
         flow.inbox.shrink(DONE_KEPT);
     }
 
+    /// Records a request of a connection.
+    pub(crate) fn note_request(&mut self) {
+        self.under_way += 1;
+    }
+
+    /// Records the reply to a request.
+    pub(crate) fn note_reply(&mut self, client: Client) {
+        self.under_way = self.under_way.checked_sub(1).expect("a reply follows a request");
+        self.answered.push(client);
+    }
+
+    /// Returns whether there are requests under way, or were in this turn of the node.
+    fn has_requests(&self) -> bool {
+        self.under_way > 0 || !self.answered.is_empty()
+    }
+
+    /// Divides time that the node has not spent on turns of connections among the requests under
+    /// way: those with replies in this turn of the node pay now.
+    fn share(&mut self, cost: Duration) {
+        self.unpaid = (self.unpaid + cost).min(UNPAID_MAX);
+        let answered = mem::take(&mut self.answered);
+        let parts = u32::try_from(self.under_way + answered.len()).unwrap_or(u32::MAX);
+        let part = (self.unpaid / parts.max(1)).min(COST_MAX);
+        for client in &answered {
+            self.unpaid = self.unpaid.saturating_sub(part);
+            self.delay(*client, part);
+        }
+        self.answered = answered;
+        self.answered.clear();
+    }
+
+    /// Adds to the cost of a connection's last turn.
+    fn delay(&mut self, client: Client, cost: Duration) {
+        let cost = u64::try_from(cost.as_nanos()).expect("a millisecond at most");
+        let flow = self.flow(client);
+        if flow.end == 0 {
+            // Its connection has closed, and the next one in the slot owes nothing.
+            return;
+        }
+        flow.end = flow.end.saturating_add(cost);
+        // Completions of that turn keep its tag.
+        if !flow.goes_on()
+            && let Some(old) = flow.tag.take()
+        {
+            let (start, finish) = (old.start + cost, old.finish + cost);
+            let new = Tag { start, finish, ..old };
+            flow.tag = Some(new);
+            self.waiting.remove(&(old, client));
+            self.waiting.insert((new, client));
+        }
+    }
+
     /// Clears the slot of a closed connection.
     pub(crate) fn forget(&mut self, client: Client) {
         if self.known(client).is_none() {
@@ -408,13 +470,19 @@ impl Queue {
 }
 
 impl Node {
-    /// Serves connections in the order of their tags, for a limited time.
-    pub(crate) fn serve(&mut self, now: Instant, clock: &dyn Fn() -> Instant, ops: &mut Vec<Op>) {
+    /// Serves connections in the order of their tags, for a limited time, which is returned.
+    pub(crate) fn serve(
+        &mut self,
+        now: Instant,
+        clock: &dyn Fn() -> Instant,
+        ops: &mut Vec<Op>,
+    ) -> Duration {
         if self.queue.is_empty() {
-            return;
+            return Duration::ZERO;
         }
         self.admission.begin_turn(self.queue.len());
-        let (mut begun, mut spent) = (clock(), Duration::ZERO);
+        let first = clock();
+        let (mut begun, mut spent) = (first, Duration::ZERO);
         let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
         let enough = SERVING_TIME + SERVING_MORE * waiting;
         while spent < enough {
@@ -434,6 +502,23 @@ impl Node {
             let is_left = self.own(client).is_some_and(Connection::has_requests_left);
             self.queue.end(client, cost, is_left);
             (begun, spent) = (ended, spent + cost);
+        }
+        begun.since(first)
+    }
+
+    /// Charges the time of a turn without that of `serve`, and operations submitted outside of it.
+    /// Without requests under way it is nobody's.
+    pub(crate) fn charge_rest(
+        &mut self,
+        now: Instant,
+        clock: &dyn Fn() -> Instant,
+        served: Duration,
+        operations: usize,
+    ) {
+        if self.queue.has_requests() {
+            let operations = u32::try_from(operations).unwrap_or(u32::MAX);
+            let rest = clock().since(now).saturating_sub(served);
+            self.queue.share(rest + OPERATION_COST * operations);
         }
     }
 

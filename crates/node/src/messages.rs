@@ -145,6 +145,9 @@ impl Node {
 
     /// Delivers a reply to the requester, here or in another node.
     pub(crate) fn answer(&mut self, id: RequestId, reply: Result<Reply, Error>, ops: &mut Vec<Op>) {
+        if let Some(client) = self.client_of(id) {
+            self.queue.note_reply(client);
+        }
         match asked_by(id) {
             (HOME, id) => self.answer_here(id, reply),
             (OWN, id) => self.answer_storelets(id, reply),

@@ -58,9 +58,12 @@ impl Node {
         self.read_mail(now, ops);
         self.tick(now, ops);
         self.feed(now, ops);
-        self.serve(now, clock, ops);
+        let before_serving = ops.len();
+        let served = self.serve(now, clock, ops);
+        let operations_served = ops.len() - before_serving;
         self.change(now, ops);
         self.settle(now, ops);
+        self.charge_rest(now, clock, served, ops.len() - operations_served);
         self.make_places(now, ops);
         self.make_handles(now, ops);
         self.leave(now, ops);
@@ -179,6 +182,11 @@ impl Node {
         }
         if let names::Input::Answered(id, reply) = &input {
             self.note_reply(*id, reply);
+        }
+        if let names::Input::Ask(id, _) = &input
+            && self.client_of(*id).is_some()
+        {
+            self.queue.note_request();
         }
         let mut out = mem::take(&mut self.scratch.names);
         self.names.step(now, input, &mut out);

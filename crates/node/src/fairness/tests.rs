@@ -99,6 +99,55 @@ fn turns_below_a_quantum_are_served_one_after_the_other() {
     }
 }
 
+/// Serves a connection, whose request gets its reply in the same turn of the node.
+fn answered(queue: &mut Queue, slot: usize) {
+    queue.tick(Client::of_slot(slot));
+    queue.note_request();
+    assert_eq!(served(queue, 10), slot);
+    queue.note_reply(Client::of_slot(slot));
+}
+
+#[test]
+fn work_outside_of_turns_is_charged_with_the_replies() {
+    let mut queue = Queue::default();
+    for slot in 0..3 {
+        queue.tick(Client::of_slot(slot));
+        assert_eq!(served(&mut queue, 10), slot);
+    }
+    (0..4).for_each(|_| queue.note_request());
+    // Its next request waits already when the time of the one before it is known.
+    (0..3).for_each(|slot| queue.tick(Client::of_slot(slot)));
+    queue.note_reply(Client::of_slot(0));
+    queue.share(Duration::from_micros(400));
+    queue.check();
+    assert_eq!(queue.unpaid, Duration::from_micros(300), "a quarter each");
+    queue.share(Duration::from_micros(300));
+    assert_eq!(queue.unpaid, Duration::from_micros(600), "work for requests that still wait");
+    queue.note_reply(Client::of_slot(1));
+    queue.share(Duration::ZERO);
+    queue.check();
+    assert_eq!(queue.unpaid, Duration::from_micros(400));
+    let order: Vec<usize> = (0..3).map(|_| served(&mut queue, 10)).collect();
+    assert_eq!(order, [2, 0, 1], "the one without such work is first");
+}
+
+#[test]
+fn work_outside_of_turns_has_limits() {
+    let mut queue = Queue::default();
+    answered(&mut queue, 0);
+    queue.share(Duration::from_secs(9));
+    assert_eq!(queue.unpaid, UNPAID_MAX - COST_MAX, "what one reply is charged for");
+    let end = queue.flow(Client::of_slot(0)).end;
+    assert_eq!(end, SMALL + COST_MAX.as_nanos() as u64);
+    // A closed connection owes nothing to the next one in its slot.
+    queue.note_request();
+    queue.forget(Client::of_slot(0));
+    queue.note_reply(Client::of_slot(0));
+    queue.share(Duration::from_millis(1));
+    assert_eq!(queue.flow(Client::of_slot(0)).end, 0);
+    assert!(!queue.has_requests());
+}
+
 #[test]
 fn a_request_waits_once_for_all_its_operations() {
     let mut queue = Queue::default();
