@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 pub(super) const SIZE: usize = 4096;
 
 /// Pause between two requests of one client, and between two newcomers.
-const PACE: Duration = Duration::from_millis(2);
+const PACE: Duration = Duration::from_millis(20);
 const NEWCOMERS: Duration = Duration::from_millis(100);
 
 /// Subcommand of xtask that is this process.
