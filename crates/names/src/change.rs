@@ -6,7 +6,8 @@
 
 use crate::hidden::Hidden;
 use crate::history::Number;
-use crate::table::{HeldNode, Key, MEMBERS_MAX, Member, MountPoint, Position, Table};
+use crate::key::Key;
+use crate::table::{HeldNode, MEMBERS_MAX, Member, MountPoint, Position, Table};
 use crate::walk::{Map, Step as WalkStep, Walk};
 use base::{Caller, Error, Kind, Name, Stat};
 use std::collections::BTreeSet;

@@ -5,8 +5,8 @@
 //! line was unmounted by it. So `mount /a X`, `bind /a/sub /b`, `mount /a Y` are all kept: without
 //! the first one, the second would bind something else.
 
+use crate::key::Key;
 use crate::script::path_text;
-use crate::table::Key;
 use crate::{NamespaceChange, Order, Source};
 use base::Name;
 use std::collections::{BTreeMap, BTreeSet};

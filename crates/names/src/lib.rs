@@ -21,6 +21,7 @@ mod file_handle;
 mod flush;
 mod hidden;
 mod history;
+mod key;
 mod list;
 pub mod script;
 mod table;

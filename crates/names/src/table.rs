@@ -8,6 +8,7 @@
 use crate::NamespaceChange;
 use crate::hidden::Hidden;
 use crate::history::{History, Number};
+use crate::key::Key;
 use base::{Name, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,20 +19,6 @@ pub(crate) const DEPTH_MAX: usize = 256;
 
 /// Maximum number of members of a union: each bind of a union behind itself doubles them.
 pub(crate) const MEMBERS_MAX: usize = 4096;
-
-/// Identity of a file, independent of the name and node by which it was reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    tree: u16,
-    device: u64,
-    inode: u64,
-}
-
-impl Key {
-    pub(crate) fn new(tree: u16, stat: &Stat) -> Key {
-        Key { tree, device: stat.device, inode: stat.inode }
-    }
-}
 
 /// A node that the mux itself needs.
 #[derive(Debug)]
@@ -216,8 +203,8 @@ impl Table {
 
     /// Returns whether this tree contains a mount point.
     pub(crate) fn has_points_in(&self, tree: u16) -> bool {
-        let first = Key { tree, device: 0, inode: 0 };
-        self.points.range(first..).next().is_some_and(|(key, _)| key.tree == tree)
+        let first = Key::first(tree);
+        self.points.range(first..).next().is_some_and(|(key, _)| key.tree() == tree)
     }
 
     /// Returns whether an entry of this name in this tree may be a mount point.

@@ -9,7 +9,8 @@
 #![doc = include_str!("walk/states.md")]
 
 use crate::hidden::Hidden;
-use crate::table::{Key, MountPoint, MountStack, Position, Table};
+use crate::key::Key;
+use crate::table::{MountPoint, MountStack, Position, Table};
 use base::{Caller, Error, Name, Stat};
 use std::collections::VecDeque;
 use std::sync::Arc;

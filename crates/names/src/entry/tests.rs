@@ -1,5 +1,6 @@
 use super::*;
-use crate::table::{HeldNode, Key, Member, MountPoint, MountStack};
+use crate::key::Key;
+use crate::table::{HeldNode, Member, MountPoint, MountStack};
 use base::drawing::Drawing;
 use base::{Caller, Kind, Stat};
 use std::sync::Arc;

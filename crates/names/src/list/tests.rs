@@ -1,5 +1,6 @@
 use super::*;
-use crate::table::{HeldNode, Key, Member};
+use crate::key::Key;
+use crate::table::{HeldNode, Member};
 use base::drawing::Drawing;
 use base::{Kind, Name};
 
