@@ -4,8 +4,6 @@ use crate::identity::ProcessCredentials;
 use crate::mounts::Mounts;
 use crate::path::search::Searches;
 use crate::pool::lanes::Lane;
-use crate::{descriptor, path};
-use base::op::{File, PathDone};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use std::collections::BTreeMap;
@@ -82,12 +80,6 @@ impl Host {
             // It was unmounted meanwhile.
             None => Some(Lane::Path((*b"an unmounted file system").into())),
         }
-    }
-
-    /// Returns the lanes of the files handed out by an operation.
-    pub(crate) fn lanes_of(&self, done: &PathDone) -> Vec<(File, Lane)> {
-        let lane = |file: File| Some((file, self.lane_of(descriptor::file(file).ok()?)?));
-        path::handed_out(done).into_iter().flatten().filter_map(lane).collect()
     }
 
     /// Runs `list` with exclusive use of the position of this open directory.

@@ -150,7 +150,7 @@ impl Job {
         };
         // A job without lanes has stayed on its own file system.
         let opened = match &done {
-            Some(Done::Path(Ok(done))) if !lanes.is_empty() => host.lanes_of(done),
+            Some(Done::Path(Ok(done))) if !lanes.is_empty() => path::lanes_of(host, done),
             _ => Vec::new(),
         };
         let span = Span { submitted, started, finished: clock.now() };

@@ -25,9 +25,11 @@ pub(crate) mod recent;
 mod rename;
 mod replace;
 pub(crate) mod search;
+mod set_attrs;
 mod source;
 pub(crate) mod users;
 mod walk;
+mod within;
 
 use crate::descriptor;
 use crate::errno::StepError;
@@ -274,8 +276,14 @@ pub(crate) fn joins_files(op: &PathOp) -> bool {
     )
 }
 
+/// Returns the lanes of the files handed out by an operation.
+pub(crate) fn lanes_of(host: &Host, done: &PathDone) -> Vec<(File, Lane)> {
+    let lane = |file: File| Some((file, host.lane_of(descriptor::file(file).ok()?)?));
+    handed_out(done).into_iter().flatten().filter_map(lane).collect()
+}
+
 /// Returns the files handed out by a completion.
-pub(crate) fn handed_out(done: &PathDone) -> [Option<File>; 2] {
+fn handed_out(done: &PathDone) -> [Option<File>; 2] {
     match done {
         PathDone::Walked(_, Ok(file))
         | PathDone::Fetched(_, _, Some(file))
@@ -371,7 +379,7 @@ fn directories(op: &PathOp) -> [Option<File>; 2] {
 fn expect_within(context: &PathContext<'_>, Task { within, op, .. }: &Task) -> Outcome<()> {
     let Some(root) = within else { return Ok(()) };
     for dir in directories(op).into_iter().flatten().filter(|dir| dir != root) {
-        enter::expect_within(context, descriptor::file(*root)?, descriptor::file(dir)?)?;
+        within::expect_within(context, descriptor::file(*root)?, descriptor::file(dir)?)?;
     }
     Ok(())
 }
@@ -387,7 +395,7 @@ fn dispatch(context: &mut PathContext<'_>, task: &Task) -> Outcome<PathDone> {
         PathOp::Stat { file } => attrs::stat(fd(*file)?).map(PathDone::Stat),
         PathOp::FileHandle { root, file } => file_handle::get(fd(*root)?, fd(*file)?),
         PathOp::OpenHandle { root, handle } => file_handle::open(context, fd(*root)?, handle),
-        PathOp::SetStat { file, open, set } => attrs::set(context, fd(*file)?, *open, set),
+        PathOp::SetStat { file, open, set } => set_attrs::set(context, fd(*file)?, *open, set),
         PathOp::Open { file, access } => open::open(context, fd(*file)?, *access),
         PathOp::Create { dir, name, access, exclusive, mode, gid: _ } => {
             create::create(context, fd(*dir)?, name, *access, *exclusive, *mode)

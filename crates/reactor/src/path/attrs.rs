@@ -1,11 +1,10 @@
 //! Attributes of files and of whole file systems.
 
-use super::open::by_number;
-use super::{Outcome, PathContext};
+use super::Outcome;
 use base::op::PathDone;
-use base::{Error, Kind, SetStat, SetTime, Stat, StatFs, Time};
+use base::{Kind, Stat, StatFs, Time};
 use rustix::fd::BorrowedFd;
-use rustix::fs::{AtFlags, Gid, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, Uid};
+use rustix::fs::{AtFlags, Statx, StatxFlags, StatxTimestamp};
 
 /// Attributes that are requested.
 const STATS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
@@ -47,81 +46,6 @@ fn convert(raw: &Statx) -> Stat {
 
 fn convert_time(time: StatxTimestamp) -> Time {
     Time { secs: time.tv_sec, nanos: time.tv_nsec }
-}
-
-/// Changes attributes: size and owner first, because both clear set-id bits; then mode, timestamps.
-/// Linux's own NFS server uses the same order.
-pub(super) fn set(
-    context: &PathContext<'_>,
-    fd: BorrowedFd<'_>,
-    open: bool,
-    set: &SetStat,
-) -> Outcome<PathDone> {
-    if let Some(size) = set.size {
-        set_size(fd, open, size)?;
-    }
-    if set.uid.is_some() || set.gid.is_some() {
-        set_owner(fd, set.uid, set.gid)?;
-    }
-    if let Some(mode) = set.mode {
-        set_mode(context, fd, mode)?;
-    }
-    if set.accessed.is_some() || set.modified.is_some() {
-        set_times(fd, set.accessed, set.modified)?;
-    }
-    Ok(PathDone::Ok)
-}
-
-fn set_owner(fd: BorrowedFd<'_>, uid: Option<u32>, gid: Option<u32>) -> Outcome<()> {
-    // The kernel takes -1 for "leave unchanged", so this id cannot be assigned.
-    if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
-        return Err(Error::Invalid.into());
-    }
-    let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-    let flags = AtFlags::EMPTY_PATH | AtFlags::SYMLINK_NOFOLLOW;
-    Ok(rustix::fs::chownat(fd, c"", uid, gid, flags)?)
-}
-
-fn set_mode(context: &PathContext<'_>, fd: BorrowedFd<'_>, mode: u32) -> Outcome<()> {
-    // Older kernels change the meaningless mode of a link; newer ones refuse.
-    let kind = stat(fd)?.kind;
-    if kind == Kind::Symlink {
-        return Err(Error::Unsupported.into());
-    }
-    context.host.own.admit_mode(kind, mode)?;
-    let number = by_number(fd);
-    let mode = rustix::fs::Mode::from_raw_mode(mode & 0o7777);
-    Ok(rustix::fs::chmodat(context.host.proc(), number.as_c_str(), mode, AtFlags::empty())?)
-}
-
-fn set_size(fd: BorrowedFd<'_>, open: bool, size: u64) -> Outcome<()> {
-    if i64::try_from(size).is_err() {
-        return Err(Error::FileTooLarge.into());
-    }
-    if open {
-        return Ok(rustix::fs::ftruncate(fd, size)?);
-    }
-    super::open::truncate(fd, size)
-}
-
-fn set_times(
-    fd: BorrowedFd<'_>,
-    accessed: Option<SetTime>,
-    modified: Option<SetTime>,
-) -> Outcome<()> {
-    let times =
-        Timestamps { last_access: timespec(accessed), last_modification: timespec(modified) };
-    Ok(rustix::fs::utimensat(fd, c"", &times, AtFlags::EMPTY_PATH)?)
-}
-
-fn timespec(time: Option<SetTime>) -> Timespec {
-    match time {
-        None => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT },
-        Some(SetTime::Now) => Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW },
-        Some(SetTime::At(time)) => {
-            Timespec { tv_sec: time.secs, tv_nsec: time.nanos.min(999_999_999).into() }
-        }
-    }
 }
 
 /// Returns the usage of the file system.

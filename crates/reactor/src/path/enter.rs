@@ -4,11 +4,11 @@
 //! behind the mount point; and only if it is local, or the job was admitted to it, the call is
 //! repeated.
 
-use super::{Mode, Outcome, PathContext, attrs, walk};
+use super::{Mode, Outcome, PathContext};
 use crate::errno::StepError;
 use crate::mounts::Mount;
 use crate::pool::lanes::Lane;
-use base::{Caller, Error};
+use base::Caller;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
@@ -21,7 +21,7 @@ pub(super) const HANDLE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 const STEPS_MAX: usize = 1 << 14;
 
 /// Maximum number of attempts to resolve a path while directories are being renamed.
-const RETRIES: usize = 8;
+pub(super) const RETRIES: usize = 8;
 
 /// Size of a link, bytes, up to which operations follow it that are no long jobs.
 const SHORT_LINK: i64 = 256;
@@ -219,45 +219,6 @@ pub(super) fn path_of(
     let number = super::open::by_number(file);
     let path = rustix::fs::readlinkat(context.host.proc(), number.as_c_str(), Vec::new())?;
     Ok(path.into_bytes())
-}
-
-/// Refuses a directory that is not beneath `root` at present. A client may hold one that was,
-/// and that was moved away on the host since; no name is reachable through it.
-pub(super) fn expect_within(
-    context: &PathContext<'_>,
-    root: BorrowedFd<'_>,
-    dir: BorrowedFd<'_>,
-) -> Outcome<()> {
-    let mut top = path_of(context, root)?;
-    for _ in 0..RETRIES {
-        let path = match path_of(context, dir) {
-            // The path is too long for the kernel to report.
-            Err(Errno::NAMETOOLONG) => return expect_above(context, root, dir),
-            path => path?,
-        };
-        if path == top || relative(&top, &path).is_some() {
-            return Ok(());
-        }
-        // The root itself, or a directory above it, may have been renamed between the two.
-        let before = std::mem::replace(&mut top, path_of(context, root)?);
-        if before == top {
-            return Err(Error::Stale.into());
-        }
-    }
-    Err(Error::Busy.into())
-}
-
-/// Like [`expect_within`], by climbing from the directory.
-fn expect_above(
-    context: &PathContext<'_>,
-    root: BorrowedFd<'_>,
-    dir: BorrowedFd<'_>,
-) -> Outcome<()> {
-    let (top, stat) = (attrs::stat(root)?, attrs::stat(dir)?);
-    match walk::KnownAncestors::default().climb(context, &top, dir, &stat)? {
-        true => Ok(()),
-        false => Err(Error::Stale.into()),
-    }
 }
 
 /// Returns the names of mount points on the mount of a directory: an entry of such a name may be

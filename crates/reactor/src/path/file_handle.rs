@@ -8,7 +8,7 @@
 mod tests;
 
 use super::search::{self, Wanted};
-use super::{Outcome, PathContext, attrs, enter, walk};
+use super::{Outcome, PathContext, attrs, enter, walk, within};
 use crate::descriptor;
 use base::op::{File, PathDone};
 use base::{Error, FileHandle, Kind, Stat};
@@ -183,7 +183,7 @@ fn is_known_outside(context: &PathContext<'_>, root: BorrowedFd<'_>, file: Borro
     let path = enter::path_of(context, file);
     // The path of a file that is not in the kernel's cache of names.
     let is_known = path.is_ok_and(|path| path != b"/");
-    is_known && enter::expect_within(context, root, file).is_err()
+    is_known && within::expect_within(context, root, file).is_err()
 }
 
 /// Returns whether an open file has an identity. The tag in front belongs to the namespace.
