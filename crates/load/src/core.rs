@@ -21,16 +21,17 @@
 
 mod calibrate;
 mod exchange;
+mod lock;
 mod policy;
 mod queue;
 mod shared;
+mod supervisor;
 mod watch;
 mod worker;
 
 use crate::driver::Target;
 use crate::statistics::Machine;
 use crate::{Filament, Record};
-use policy::LossSupervisor;
 use reactor::precise::{self, Ticks};
 use shared::Shared;
 use std::io;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
+use supervisor::LossSupervisor;
 use worker::{Found, Setup};
 
 pub use calibrate::Calibration;

@@ -4,7 +4,7 @@
 //! swaps a full batch for an empty one; otherwise its batch grows until the next attempt.
 
 use super::Batch;
-use super::shared::lock;
+use super::lock::lock;
 use crate::Record;
 use std::sync::Mutex;
 

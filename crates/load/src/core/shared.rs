@@ -1,13 +1,14 @@
 //! State shared by all workers.
 
 use super::exchange::BatchExchange;
+use super::lock::lock;
 use super::policy::Policy;
 use super::queue::Queue;
 use super::{Calibration, Late, Options};
 use crate::driver::Waker;
 use crate::{Event, Filament, FilamentId, Io};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 /// Partitions of each queue with several workers (paper, §5.1: two or three suffice).
 const PARTS: usize = 3;
@@ -430,12 +431,6 @@ impl Shared {
         let end = self.gap.1.load(Ordering::Relaxed).min(to);
         end.saturating_sub(start)
     }
-}
-
-/// Locks a mutex and ignores poisoning: no code panics while holding one, except a filament, which
-/// is not called again because its worker and the run end.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
