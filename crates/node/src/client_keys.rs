@@ -2,7 +2,7 @@
 
 use crate::Node;
 use crate::connection::Origin;
-use crate::messages::HOME;
+use crate::role::HOME;
 use base::op::ClientKey;
 use std::net::IpAddr;
 use tree::RequestId;

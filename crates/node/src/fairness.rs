@@ -25,8 +25,8 @@ pub(crate) mod tests;
 
 use crate::Node;
 use crate::connection::{self, Connection};
-use crate::messages::HOME;
-use crate::route::Message;
+use crate::message::Message;
+use crate::role::{Client, HOME};
 use base::op::{Event, Op};
 use base::{Buf, Error, Instant};
 use inbox::{Entry, Inbox};
@@ -76,21 +76,6 @@ const DONE_MAX: usize = 16;
 
 /// Capacity for completions that an idle connection keeps.
 const DONE_KEPT: usize = 8;
-
-/// A connection of this node, or one of a front.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Client {
-    /// [`HOME`] for this node, whatever its own number is.
-    pub(crate) node: usize,
-    pub(crate) slot: usize,
-}
-
-impl Client {
-    /// Returns the connection of this node with that slot.
-    pub(crate) fn of_slot(slot: usize) -> Client {
-        Client { node: HOME, slot }
-    }
-}
 
 /// Queue of connections that wait for their turns.
 #[derive(Debug, Default)]

@@ -1,8 +1,9 @@
 //! Trees that are added by changes of the namespace, and removed when no longer used.
 
 use super::changes;
+use super::message::Message;
 use super::mounted_tree::{self, Tree};
-use super::route::{Message, OPENING};
+use super::route::OPENING;
 use super::{Node, Phase, SERVICE, Served};
 use base::op::{ClientKey, NOBODY, Op, OpId};
 use base::{Caller, Error, Instant};

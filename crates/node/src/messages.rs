@@ -10,21 +10,18 @@
 //! inputs.
 
 use super::connection;
-use super::fairness::{Client, Completion};
+use super::fairness::Completion;
 use super::log::LogMessage;
 use super::relay;
-use super::status::Report;
+use super::report::Report;
+use super::role::{Client, HOME, Role};
 use super::{Node, Phase};
-use crate::route::Message;
+use crate::message::Message;
 use base::op::{ClientKey, Envelope, Op, Unresponsive};
 use base::{Caller, Error, Instant};
 use front::{CallId, webdav};
-use std::collections::BTreeSet;
 use storelet::{AskId, Crossing, worker};
 use tree::{Input as TreeInput, Reply, RequestId};
-
-/// Number of the node that has the namespace.
-pub const HOME: usize = 0;
 
 /// Bit offset of the requesting node's number in a request id.
 const NODE_BITS: u32 = 56;
@@ -92,17 +89,6 @@ pub(crate) enum NodeMessage {
     LogMessage(LogMessage),
     /// All file systems of the host that do not respond to a node.
     Unresponsive(usize, Vec<Unresponsive>),
-}
-
-/// Role of a node in its process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Has the namespace; with the fronts and workers that have not ended.
-    Home(BTreeSet<usize>),
-    /// Has connections only.
-    Front(usize),
-    /// Has the replicas of services; with those that are not closed.
-    Replicas(usize, BTreeSet<u16>),
 }
 
 pub(crate) fn post(to: usize, node_message: NodeMessage, ops: &mut Vec<Op>) {
@@ -375,6 +361,7 @@ mod tests {
     use crate::{Config, Served};
     use base::op::{Done, Event, OpId};
     use base::{Access, Automaton as _, Caller};
+    use std::collections::BTreeSet;
     use tree::{Ask, OpenId, Request};
 
     const FRONT: usize = 1;

@@ -1,7 +1,7 @@
 //! The state of the nodes of a process in the Prometheus text format, version 0.0.4.
 
+use super::report::Report;
 use super::stages::Stages;
-use super::status::Report;
 use super::{Node, Phase};
 use base::Instant;
 use base::histogram::Histogram;

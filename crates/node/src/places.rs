@@ -8,7 +8,7 @@
 use crate::Node;
 use crate::admission::{HANDLES_FEW, IDLE_TIME};
 use crate::connection::{Connection, Origin};
-use crate::fairness::Client;
+use crate::role::Client;
 use base::Instant;
 use base::op::Op;
 use front::HANDLES_MIN;

@@ -8,10 +8,11 @@
 #[cfg(test)]
 mod tests;
 
-use super::messages::{self, HOME, NodeMessage, Role};
+use super::message::Message;
+use super::messages::{self, NodeMessage};
 use super::mounted_tree::{StandIn, Tree};
 use super::relay::{self, Relay};
-use super::route::Message;
+use super::role::{HOME, Role};
 use super::{Config, Node, Phase, Served, limits, plain};
 use base::op::{File, Op};
 use base::{Error, Instant, Name};

@@ -7,10 +7,12 @@
 use super::admission;
 use super::changes;
 use super::connection::{self, Connection, address_of};
-use super::fairness::{Client, Completion};
+use super::fairness::Completion;
 use super::log::{Level, LogMessage};
-use super::messages::{self, ClientMessage, HOME, NodeMessage, Role};
+use super::message::Message;
+use super::messages::{self, ClientMessage, NodeMessage};
 use super::mounted_tree::Tree;
+use super::role::{Client, HOME, Role};
 use super::{CLOSE_TIME, CUT_TIME, Clients, DRAIN_TIME, Node, Phase, Port, listener, places};
 use base::op::{ClientKey, Done, Event, Op, OpId, Peer, Socket};
 use base::{Automaton, Caller, Instant};
@@ -30,15 +32,6 @@ const CONNECTION: u16 = 0xfff1;
 
 /// Kind in the ids of operations that open a mount source.
 pub(crate) const OPENING: u16 = 0xfff2;
-
-/// A message between automata.
-#[derive(Debug)]
-pub(crate) enum Message {
-    Connection(usize, connection::Input),
-    Names(names::Input),
-    Tree(u16, TreeInput),
-    Changes(changes::Input),
-}
 
 impl Node {
     /// Processes the events of one turn and empties `events`. The clock measures the cost of the

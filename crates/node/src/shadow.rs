@@ -1,8 +1,8 @@
 //! A simulated front, which sends arbitrary requests to home without sessions, and inspects the
 //! messages between nodes.
 
-use super::fairness::Client;
 use super::messages::{self, ClientMessage, NodeMessage};
+use super::role::Client;
 use super::{HOME, NODES_MAX};
 use base::Error;
 use base::op::{Envelope, Op};

@@ -2,39 +2,17 @@
 //!
 //! Home requests a [`Report`] from each front, and adds them to its own.
 
-use super::messages::Role;
 use super::mounted_tree::{Counts, Tree};
+use super::report::Report;
+use super::role::Role;
 use super::stages::Stages;
-use super::traffic::Traffic;
 use super::{Node, SERVICE, metrics};
 use base::Instant;
 use services::Hosted;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use tree::Topic;
 use tree::remote::Remote;
 use tree::service::Service;
-use tree::volume::Limited;
-
-/// Statistics of a node.
-#[derive(Debug, Default)]
-pub(crate) struct Report {
-    /// Automata by kind and state.
-    pub(crate) machines: BTreeMap<(&'static str, &'static str), usize>,
-    /// Every queue, with its name, length and limit; those of several volumes are summed.
-    pub(crate) queues: Vec<(&'static str, usize, usize)>,
-    pub(crate) stages: Stages,
-    pub(crate) traffic: Traffic,
-    /// Volumes, by the numbers of their trees.
-    pub(crate) volumes: Vec<(usize, store::Space, store::Counts)>,
-    /// Quotas, by the numbers of the trees of their volumes.
-    pub(crate) quotas: Vec<(usize, Limited)>,
-    pub(crate) replicas: Vec<services::Counts>,
-    /// Mounted servers by name, with their connection state.
-    pub(crate) servers: Vec<(String, bool)>,
-    /// Number of connections closed to give memory or a place to others.
-    pub(crate) ended: u64,
-}
 
 impl Report {
     /// Creates the report of a node.
@@ -45,34 +23,6 @@ impl Report {
         report.count_machines(node);
         report.count_queues(node);
         report
-    }
-
-    /// Adds the report of another node.
-    pub(crate) fn add(&mut self, front: Report) {
-        for ((kind, state), n) in front.machines {
-            self.count(kind, state, n);
-        }
-        front.queues.into_iter().for_each(|queue| self.add_queue(queue));
-        self.stages.add(&front.stages);
-        self.traffic.add(&front.traffic);
-        self.volumes.extend(front.volumes);
-        self.quotas.extend(front.quotas);
-        self.replicas.extend(front.replicas);
-        self.servers.extend(front.servers);
-        self.ended += front.ended;
-    }
-
-    fn count(&mut self, kind: &'static str, state: &'static str, n: usize) {
-        *self.machines.entry((kind, state)).or_insert(0) += n;
-    }
-
-    fn add_queue(&mut self, (name, length, limit): (&'static str, usize, usize)) {
-        match self.queues.iter_mut().find(|(known, ..)| *known == name) {
-            Some(known) => {
-                (known.1, known.2) = (known.1 + length, known.2.saturating_add(limit));
-            }
-            None => self.queues.push((name, length, limit)),
-        }
     }
 
     fn count_machines(&mut self, node: &Node) {

@@ -4,9 +4,10 @@
 //! A worker is a node without ports: it sends file requests to home as a front does, on behalf of
 //! its storelets. Home reports its time spent on them with each reply.
 
-use super::messages::{self, HOME, NodeMessage, Role};
+use super::messages::{self, NodeMessage};
+use super::role::{HOME, Role};
 use super::{Config, Export, Node};
-use crate::route::Message;
+use crate::message::Message;
 use base::op::{Done, Envelope, Op, OpId};
 use base::{Automaton as _, Error, Instant};
 use storelet::{AskId, Crossing, Ran, Slice, ToHome, Worker, worker};

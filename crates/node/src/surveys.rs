@@ -1,10 +1,12 @@
 //! Status of several nodes in `/.upcall/`: home requests a report from each of the others, and
 //! waits for all.
 
-use super::messages::{NodeMessage, Role, post};
-use super::status::{self, Report};
+use super::messages::{NodeMessage, post};
+use super::report::Report;
+use super::role::Role;
+use super::status;
 use super::{Node, SERVICE};
-use crate::route::Message;
+use crate::message::Message;
 use base::Instant;
 use base::op::Op;
 use slab::Slab;

@@ -1,7 +1,8 @@
 //! Unresponsive file systems of the host: detected by the reactor, reported to the operator.
 
 use super::log::{Level, LogMessage};
-use super::messages::{HOME, NodeMessage, post};
+use super::messages::{NodeMessage, post};
+use super::role::HOME;
 use super::{Node, Phase, metrics};
 use base::Instant;
 use base::op::{Op, Unresponsive};

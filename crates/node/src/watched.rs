@@ -5,7 +5,7 @@
 //! follow from the request, and whether they were made from the reply.
 
 use super::{MAIN, Node, SERVICE};
-use crate::route::Message;
+use crate::message::Message;
 use base::Error;
 use tree::service::{Coverage, Service};
 use tree::{Changes, Input as TreeInput, Reply, RequestId};
