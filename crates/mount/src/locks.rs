@@ -10,10 +10,10 @@ use crate::handles::Handle;
 use crate::link::{Connection, Failure, only};
 use crate::lock;
 use crate::options::Cache;
+use crate::owners::Kind;
 use crate::session::{Caller, Session};
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use wire::fuse::{FileLock, lock_reply};
 use wire::ninep::{Rmessage, Tmessage};
@@ -29,33 +29,6 @@ const BLOCK: u32 = 1;
 const SUCCESS: u8 = 0;
 const BLOCKED: u8 = 1;
 const GRACE_PERIOD: u8 = 3;
-
-/// Kind of lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    Posix,
-    Flock,
-}
-
-/// Owners of locks, and the process number that the server knows them by: threads and children
-/// that share open files share the owner, and must share the number.
-#[derive(Debug, Default)]
-pub(crate) struct Owners {
-    /// By node, kind and owner.
-    known: Mutex<BTreeMap<(u64, Kind, u64), u32>>,
-    /// Never notified: for pauses.
-    pause: (Mutex<()>, Condvar),
-}
-
-impl Owners {
-    fn process(&self, node: u64, kind: Kind, owner: u64, pid: u32) -> u32 {
-        *lock(&self.known).entry((node, kind, owner)).or_insert(pid)
-    }
-
-    fn take(&self, node: u64, kind: Kind, owner: u64) -> Option<u32> {
-        lock(&self.known).remove(&(node, kind, owner))
-    }
-}
 
 /// Returns start and length at the server; a length of 0 reaches to the end.
 fn range(it: &FileLock) -> (u64, u64) {

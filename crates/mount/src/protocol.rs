@@ -6,11 +6,15 @@ use crate::link::{Connection, Failure, Fid, only};
 use crate::session::{Caller, Session};
 use crate::{linux, plan9};
 use client::{Call, Dialect, Interrupt};
+use std::time::Duration;
 use wire::fuse::{SetAttr, StatFs};
 use wire::ninep::{Qid, Rmessage, Tmessage};
 
+/// Interval of requests that find out whether a server still replies.
+const PING: Duration = Duration::from_secs(15);
+
 /// Sends a request that changes nothing.
-pub(crate) fn ping(connection: &Connection, never: &Interrupt, fid: u32) -> Result<(), Failure> {
+fn ping(connection: &Connection, never: &Interrupt, fid: u32) -> Result<(), Failure> {
     let message = match connection.dialect {
         Dialect::Linux => linux::getattr_message(fid),
         Dialect::Plan9 => Tmessage::Stat { fid },
@@ -19,6 +23,21 @@ pub(crate) fn ping(connection: &Connection, never: &Interrupt, fid: u32) -> Resu
 }
 
 impl Session {
+    /// Sends a request from time to time while others wait, so that a server that is alive but has
+    /// nothing to say is distinguished from a dead one.
+    pub(crate) fn ping(&self) {
+        let never = Interrupt::default();
+        while self.flights.pause(PING) {
+            let Some(connection) = self.link.present().filter(|_| !self.flights.is_empty()) else {
+                continue;
+            };
+            let root = connection.raw.root().0;
+            if let Err(Failure::Lost(number)) = ping(&connection, &never, root) {
+                self.link.lost(number);
+            }
+        }
+    }
+
     /// Refuses what 9P2000 does not have.
     pub(crate) fn linux_only(&self, connection: &Connection) -> Result<(), Failure> {
         match connection.dialect {

@@ -8,11 +8,11 @@ use crate::flights::{Flight, Flights, GRACE, Measure};
 use crate::handles::Handles;
 use crate::link::{Failure, Fid, Link};
 use crate::linux::O_APPEND;
-use crate::locks::Owners;
 use crate::nodes::Nodes;
 use crate::options::{Settings, Watch};
+use crate::owners::Owners;
 use crate::prefetch::Prefetch;
-use crate::subtree::Spare;
+use crate::spare::Spare;
 use crate::{Error, lock};
 use client::Interrupt;
 use rustix::fd::OwnedFd;
@@ -21,7 +21,7 @@ use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wire::fuse::{self, Header, OUT_HEADER_SIZE, Request};
 use wire::ninep::Qid;
 
@@ -30,9 +30,6 @@ const FIDS_MAX: usize = 16_384;
 
 /// Bytes of a request beside its data.
 const MARGIN: usize = 4096;
-
-/// Interval of requests that find out whether a server still replies.
-const PING: Duration = Duration::from_secs(15);
 
 /// Stack of a thread.
 const STACK: usize = 512 << 10;
@@ -299,21 +296,6 @@ impl Session {
                     Measure::Reply if flight.claim() => self.refuse(unique, errno::EINTR),
                     Measure::Reply => {}
                 }
-            }
-        }
-    }
-
-    /// Sends a request from time to time while others wait, so that a server that is alive but has
-    /// nothing to say is distinguished from a dead one.
-    fn ping(&self) {
-        let never = Interrupt::default();
-        while self.flights.pause(PING) {
-            let Some(connection) = self.link.present().filter(|_| !self.flights.is_empty()) else {
-                continue;
-            };
-            let root = connection.raw.root().0;
-            if let Err(Failure::Lost(number)) = crate::protocol::ping(&connection, &never, root) {
-                self.link.lost(number);
             }
         }
     }

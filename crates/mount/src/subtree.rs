@@ -14,6 +14,7 @@ use crate::listing::Item;
 use crate::lock;
 use crate::prefetch::{Begin, Ended, Wanted};
 use crate::session::{Caller, Session};
+use crate::spare::Spare;
 use crate::store::{Content, Known};
 use crate::watching::entries_of;
 use client::{Call, Dialect, Interrupt};
@@ -45,14 +46,6 @@ const LASTING: Duration = Duration::from_secs(1);
 /// Number of these after which an unused fid is clunked: the server has few for all clients.
 const SPARE_MAX: u32 = 60;
 
-/// Open fid of the file of subtrees.
-#[derive(Debug)]
-pub(crate) struct Spare {
-    user: u32,
-    fid: Fid,
-    age: u32,
-}
-
 /// Returns the file that a request changes, other than those of its entries.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the others change nothing that is kept")]
 fn changed_file(node: u64, request: &Request<'_>) -> Option<(What, u64)> {
@@ -64,12 +57,6 @@ fn changed_file(node: u64, request: &Request<'_>) -> Option<(What, u64)> {
         }
         Request::Link { node: linked, .. } => Some((What::Attributes, *linked)),
         _other => None,
-    }
-}
-
-impl Spare {
-    fn is_of(&self, user: u32, connection: &Connection) -> bool {
-        (self.user, self.fid.connection.number) == (user, connection.number)
     }
 }
 
