@@ -9,13 +9,13 @@
 //! | `events` | a line of JSON for each operation that becomes final after the open |
 //! | `peer` | messages of the other replicas |
 
-use crate::acceptor::{PeerAcceptor, Read};
+use crate::acceptor::Read;
 use crate::account::Holder;
-use crate::events::{self, Listener};
+use crate::events;
 use crate::hosted::Hosted;
 use crate::op_session::{self, ANSWER_RESERVED, OpSession};
+use crate::opened::{Ending, Job, Opened, PEER};
 use crate::reads::Reads;
-use crate::turn::Job;
 use crate::{Operator, Value};
 use base::{Access, Buf, Error, Instant, Name, SAYING_DEVICES, Stat, Time};
 use replica::service::{Entry as Operation, Input, ReplicaId, Ticket};
@@ -38,7 +38,6 @@ pub(crate) const VALUE: usize = 2;
 pub(crate) const STABLE: usize = 3;
 pub(crate) const STATUS: usize = 4;
 pub(crate) const STATUS_JSON: usize = 5;
-pub(crate) const PEER: usize = 6;
 const EVENTS: usize = 7;
 const FILES: [flat::File; 7] = [
     ("ops", OPS, 0o666),
@@ -52,44 +51,6 @@ const FILES: [flat::File; 7] = [
 
 /// Time limit for pending answers at shutdown. Answers that depend on other replicas fail after it.
 const ENDING_TIME: Duration = Duration::from_secs(1);
-
-/// Shutdown state of pending reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// Running: reads wait without limit.
-    No,
-    /// Draining: only answers are awaited, until then.
-    Until(Instant),
-    /// Ended: nothing is awaited.
-    Now,
-}
-
-/// Open file.
-#[derive(Debug)]
-pub(crate) enum Opened {
-    Directory,
-    Text(Vec<u8>),
-    /// Operation session, and its pending reads.
-    Ops(Box<OpSession>, Reads),
-    /// Acceptor of a peer.
-    PeerAcceptor(Box<PeerAcceptor>),
-    /// Listener to final operations, and its pending reads.
-    Events(Listener, Reads),
-    /// File whose contents were evicted: memory was short, and it was the largest.
-    Dropped,
-}
-
-impl Opened {
-    /// Bytes held.
-    pub(crate) fn held(&self) -> usize {
-        match self {
-            Opened::Ops(op_session, _) => op_session.held(),
-            Opened::Text(text) => text.len(),
-            Opened::PeerAcceptor(acceptor) => acceptor.held(),
-            Opened::Directory | Opened::Events(..) | Opened::Dropped => 0,
-        }
-    }
-}
 
 impl Hosted {
     /// Returns the root directory.

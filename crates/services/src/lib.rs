@@ -15,9 +15,12 @@ mod account;
 mod events;
 mod files;
 mod hosted;
+mod joining;
 mod journal;
+mod limits;
 mod members;
 mod op_session;
+mod opened;
 mod peer;
 mod peer_link;
 mod peer_message;
@@ -28,6 +31,7 @@ mod rejection;
 mod seal;
 pub mod settings;
 mod show;
+mod silence;
 mod status;
 mod turn;
 mod unauthenticated;
@@ -35,6 +39,7 @@ mod unauthenticated;
 pub use files::{OPENS_MAX, root};
 pub use hosted::{Hosted, OLDER_COPY, Options, PLACE};
 pub use journal::{Copying, MARK, StoredReplica, Unreadable, format, is_mark, read_all};
+pub use limits::Limits;
 pub use members::{ADMINISTRATOR, address, list};
 pub use peer_link::SILENT;
 pub use peer_message::{Answer, PeerMessage, Reader};
@@ -42,7 +47,6 @@ pub use proof::{CHALLENGE, Introduction, ProofReplies, ProofReply, Seals, VERDIC
 pub use seal::{Forged, Seal};
 pub use settings::{Secret, Settings};
 pub use status::{Counts, MemberCounts};
-pub use turn::Limits;
 
 /// Replicated data: any type, with exactly-once operations.
 pub(crate) type Data = replica::data::Once<replica::data::Kind>;

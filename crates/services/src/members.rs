@@ -5,8 +5,9 @@
 //! secret, as members do.
 
 use crate::acceptor::{PeerAcceptor, Read, Refused};
-use crate::files::{Opened, PEER};
 use crate::hosted::{Hosted, OLDER_COPY};
+use crate::joining::Joining;
+use crate::opened::{Opened, PEER};
 use crate::peer::{self, Peer};
 use crate::peer_message::{Answer, PeerMessage};
 use crate::proof::{ProofReply, VERDICT};
@@ -24,15 +25,6 @@ use tree::{Output, Reply, RequestId, remote::Remote};
 
 /// Identity of an administrator, who has the service's key, on the file `peer`.
 pub const ADMINISTRATOR: ReplicaId = ReplicaId(0);
-
-/// Progress of a joining replica.
-#[derive(Debug)]
-pub(crate) enum Joining {
-    /// Asking one member after the other.
-    Asks,
-    /// Waiting for the join snapshot to be durable.
-    Keeps(Box<Snapshot>),
-}
 
 /// Role of an authenticated peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

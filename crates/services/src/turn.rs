@@ -5,9 +5,9 @@
 //! turns with their lines, and one with expensive lines waits until the others have caused as much
 //! work.
 
-use crate::files::Opened;
 use crate::hosted::Hosted;
 use crate::op_session::QUESTION;
+use crate::opened::{Job, Opened};
 use crate::peer_message::{BEGIN, CHUNK_MAX};
 use base::{Automaton as _, Buf, Error, Instant};
 use replica::data::Kind;
@@ -18,48 +18,14 @@ use std::mem;
 use tree::flat::part;
 use tree::{Output, Reply, RequestId};
 
-/// Work units of all replicas of a node in one turn.
-pub(crate) const TURN: u64 = 1 << 16;
-
-/// Bytes held by the open files of all replicas of a node.
-pub(crate) const HELD: usize = 256 << 20;
-
 /// Work units of an open file before others have their turn.
 const QUANTUM: i64 = 2048;
 
 /// Bytes of a snapshot encoded at a time.
 const PIECE: usize = 64 << 10;
 
-/// Limits of one replica.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Work units started in one turn.
-    pub work: u64,
-    /// Bytes held by its open files.
-    pub held: usize,
-}
-
-impl Limits {
-    /// Returns the limits for each of `count` replicas of a node.
-    pub fn shared_by(count: usize) -> Limits {
-        let count = count.max(1);
-        Limits { work: (TURN / count as u64).max(1), held: HELD / count }
-    }
-}
-
 /// Number of kinds of work.
 const KINDS: u32 = 5;
-
-/// Text to be opened in its turn.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Job {
-    /// Request.
-    pub(crate) id: RequestId,
-    /// File of the text.
-    pub(crate) file: usize,
-    /// Maximum first bytes in the reply, and the headroom before them, if requested.
-    pub(crate) first: Option<(u32, u32)>,
-}
 
 impl Hosted {
     /// Performs the work of a turn.
