@@ -6,7 +6,7 @@
 use crate::btree::extent;
 use crate::journal::{batch, record};
 use crate::layout::{HEAD_BYTES, SUPERBLOCK_STRIDE};
-use crate::page;
+use crate::little_endian::u64_at;
 use crate::sum::sum;
 use crate::{Error, Layout, Superblock, Table};
 use base::{Block, op::BLOCKS_MAX};
@@ -213,7 +213,7 @@ fn read_map(
     for segment in 0..layout.segments() {
         let bits = read(first + layout.index + segment, 1);
         let bits = bits.and_then(|blocks| blocks.into_iter().next());
-        let wanted = page::u64_at(&index, segment as usize * 8);
+        let wanted = u64_at(&index, segment as usize * 8);
         match bits.filter(|bits| sum(bits) == wanted) {
             Some(bits) => {
                 let place = segment as usize * words;

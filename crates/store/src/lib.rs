@@ -33,6 +33,8 @@ mod format;
 mod io;
 mod journal;
 mod layout;
+mod little_endian;
+mod missing;
 mod page;
 mod present;
 mod reader;
@@ -51,7 +53,8 @@ pub use failures::Failure;
 pub use format::format;
 pub use io::{Io, IoDone, IoId};
 pub use layout::{Geometry, HEAD_BYTES, Layout};
-pub use reader::{Entry, Missing, Piece, Reader, Value};
+pub use missing::Missing;
+pub use reader::{Entry, Piece, Reader, Value};
 pub use store::{Config, Counts, Input, Output, Refusal, SnapshotEntry, Space, Store};
 pub use superblock::Superblock;
 

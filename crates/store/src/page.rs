@@ -16,6 +16,7 @@
 //! A page is used only after its checksum was right and [`is_sound`] held, so that no bytes from a
 //! disk can make these functions panic.
 
+use crate::little_endian::{u32_at, u64_at};
 use std::cmp::Ordering;
 
 /// Size of the page header, bytes.
@@ -69,16 +70,6 @@ impl Ptr {
     pub(crate) fn decode(bytes: &[u8]) -> Ptr {
         Ptr { at: u64_at(bytes, 0), birth: u64_at(bytes, 8), sum: u64_at(bytes, 16) }
     }
-}
-
-#[inline]
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
-}
-
-#[inline]
-pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
 #[inline]

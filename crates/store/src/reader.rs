@@ -5,6 +5,7 @@ use crate::btree::extent::View as ExtentView;
 use crate::btree::look::{self, Bounds};
 use crate::cache::Cache;
 use crate::keys::{after_table, full_key};
+use crate::missing::{Missing, Want};
 use crate::page::{self, Ptr};
 use crate::{Layout, Table};
 use base::Block;
@@ -13,40 +14,6 @@ use std::ops::{ControlFlow, Deref, Range};
 
 /// Maximum number of leaves behind a missing one that are fetched together with it.
 pub const AHEAD: usize = 7;
-
-/// Something that must be available before a plan can be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
-    /// A page.
-    Page {
-        ptr: Ptr,
-        /// Level that it must have, if known.
-        level: Option<u8>,
-    },
-    /// A data block.
-    Data { at: u64, sum: u64 },
-    /// Space made by a checkpoint: in the journal, in memory, or on the disk.
-    Room,
-}
-
-/// Pages and blocks that a plan needs and the cache lacks, for [`crate::Store::fetch`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing(pub(crate) Vec<Want>);
-
-impl Missing {
-    /// Merges two of them, to be fetched together.
-    #[must_use]
-    pub fn merge(mut self, other: Missing) -> Missing {
-        self.0.extend(other.0);
-        self
-    }
-}
-
-impl From<Want> for Missing {
-    fn from(want: Want) -> Missing {
-        Missing(vec![want])
-    }
-}
 
 /// A value in memory.
 #[derive(Clone, Debug)]

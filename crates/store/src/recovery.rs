@@ -7,6 +7,7 @@
 #![doc = include_str!("recovery/states.md")]
 
 use crate::journal::{Position, batch, record, record::Record};
+use crate::little_endian::u64_at;
 use crate::space::Space;
 use crate::sum::sum;
 use crate::{Error, Superblock};
@@ -289,7 +290,7 @@ impl Recovery {
         out: &mut Vec<Output>,
     ) -> State {
         for (segment, block) in (segment as usize..).zip(blocks) {
-            let wanted = crate::page::u64_at(&index, segment * 8);
+            let wanted = u64_at(&index, segment * 8);
             let sound = sum(block) == wanted && space.load(segment, block).is_ok();
             if !sound {
                 return give_up(Error::Damaged, out);

@@ -13,6 +13,7 @@
 
 use crate::btree::{Freed, extent};
 use crate::check::Read;
+use crate::little_endian::u64_at;
 use crate::page::{self, Ptr};
 use crate::snapshots::{self, DEAD, DROPPING, SNAPSHOTS, Snapshot, dead_key, decode_dead};
 use crate::sum::sum;
@@ -265,7 +266,7 @@ impl Divided {
     ) -> Result<(), Error> {
         let runs = decode_dead(value).filter(|_| key.len() == 20).ok_or(Error::Damaged)?;
         let runs: Vec<Freed> = runs.into_iter().flat_map(|run| tree.lacks(run)).collect();
-        let owner = page::u64_at(key, 0).swap_bytes();
+        let owner = u64_at(key, 0).swap_bytes();
         for (index, chunk) in runs.chunks(snapshots::chunk_max(&self.layout)).enumerate() {
             let mut key = key.to_vec();
             if index > 0 {

@@ -7,7 +7,8 @@
 //! in proportion to the blocks that it frees, in steps, and nothing waits for it.
 
 use crate::btree::Freed;
-use crate::page::{Ptr, u32_at, u64_at};
+use crate::little_endian::{u32_at, u64_at};
+use crate::page::Ptr;
 use crate::{Change, Layout, SnapshotId, Table};
 use base::Time;
 

@@ -9,7 +9,8 @@
 //! to that of the previous checkpoint, and counts when no superblock of version 1 is left.
 
 use crate::layout::{Geometry, HEAD_BYTES, Layout, SUPERBLOCK_STRIDE, SUPERBLOCKS};
-use crate::page::{Ptr, u32_at, u64_at};
+use crate::little_endian::{u32_at, u64_at};
+use crate::page::Ptr;
 use crate::sum::sum;
 use crate::{Error, journal::Position};
 use base::{Block, Time};

@@ -8,7 +8,7 @@
 //! `bytes` is the length of the contents; for raw objects it is that of all blocks of the extent.
 
 use crate::change::Extent;
-use crate::page::{u32_at, u64_at};
+use crate::little_endian::{u32_at, u64_at};
 
 const HEADER: usize = 20;
 

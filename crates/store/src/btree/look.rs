@@ -1,8 +1,8 @@
 //! Lookups in a tree, as far as its pages are cached.
 
 use crate::cache::Cache;
+use crate::missing::{Missing, Want};
 use crate::page::{self, Ptr};
-use crate::reader::{Missing, Want};
 use base::Block;
 use std::ops::{ControlFlow, Range};
 

@@ -11,7 +11,7 @@
 
 use super::Position;
 use crate::Superblock;
-use crate::page::{u32_at, u64_at};
+use crate::little_endian::{u32_at, u64_at};
 use crate::sum::sum;
 use base::Block;
 

@@ -14,7 +14,7 @@
 //! The runs are those assigned to the changes when they were applied, in that order: a replay
 //! assigns the same blocks.
 
-use crate::page::u32_at;
+use crate::little_endian::u32_at;
 use crate::space::Run;
 use crate::{Change, Extent, Layout, Table};
 

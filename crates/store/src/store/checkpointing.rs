@@ -3,7 +3,7 @@
 use super::{Job, OWN, Output, Phase, Store};
 use crate::checkpoint::{self, freeze};
 use crate::journal;
-use crate::reader::Missing;
+use crate::missing::Missing;
 use crate::segment;
 use crate::{Io, SnapshotId, Superblock, Ticket};
 use base::{Automaton, Instant};

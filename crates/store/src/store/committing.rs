@@ -2,8 +2,8 @@
 
 use super::{Job, Output, Phase, Refusal, Store};
 use crate::journal::{self, record};
+use crate::missing::{Missing, Want};
 use crate::present::Cost;
-use crate::reader::{Missing, Want};
 use crate::space::{Purpose, Run};
 use crate::sum::sum;
 use crate::{Block, Change, Durability, Error, Extent, Io, Ticket, snapshots};

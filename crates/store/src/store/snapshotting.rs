@@ -2,7 +2,7 @@
 
 use super::committing::Claim;
 use super::{OWN, Output, Phase, Refusal, SnapshotEntry, Store};
-use crate::reader::{Missing, Want};
+use crate::missing::{Missing, Want};
 use crate::snapshots::{self, DEAD, DROPPING, SNAPSHOTS, SNAPSHOTS_MAX, Snapshot, Snapshots};
 use crate::{Change, Durability, Error, SnapshotId, Ticket};
 use base::{Instant, Time};

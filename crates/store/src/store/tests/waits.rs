@@ -2,7 +2,7 @@
 
 use super::tight::put;
 use super::*;
-use crate::reader::Want;
+use crate::missing::Want;
 use crate::snapshots::SNAPSHOTS_MAX;
 
 #[test]
