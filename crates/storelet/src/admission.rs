@@ -18,7 +18,8 @@
 //! So neither a storelet that sleeps for an hour nor one that waits for it to end blocks those that
 //! need little or end soon.
 
-use crate::crossing::{Account, DomainId};
+use crate::account::Account;
+use crate::crossing::DomainId;
 use base::{Caller, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -4,7 +4,7 @@
 //! minute and gigabytes. So modules are compiled in a separate process with limits, and the result
 //! is stored under the module's hash.
 
-use crate::crossing::Account;
+use crate::account::Account;
 use base::Buf;
 use std::fmt;
 use wasi::{Code, Hash, Program, Refused};

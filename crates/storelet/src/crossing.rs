@@ -1,13 +1,12 @@
 //! Messages between the home node, which has the namespace, and the workers.
 
+use crate::account::Account;
 use crate::compile::Fresh;
 use crate::report::Report;
 use crate::run_spec::RunSpec;
 use base::op::Envelope;
 use base::{Caller, Error};
 use std::fmt;
-#[cfg(doc)]
-use tree::RequestId;
 use tree::{OpenId, Reply, Request};
 use wasi::{Reason, Stream};
 
@@ -34,23 +33,6 @@ impl fmt::Display for DomainId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
-}
-
-/// Account that a storelet is charged to: a user, and one of the user's clients.
-///
-/// Ordered by user, so that the clients of a user are adjacent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Account {
-    /// The user's number.
-    pub user: u32,
-    /// Connection, as in [`RequestId::requester`]; [`Account::OWN`] for runs that the server
-    /// starts itself.
-    pub client: u32,
-}
-
-impl Account {
-    /// Client of all runs that the server starts itself: not the number of a connection.
-    pub const OWN: u32 = u32::MAX;
 }
 
 /// Identifier of a request of a storelet, which has at most two in flight: a blocking one and a

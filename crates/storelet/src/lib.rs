@@ -4,6 +4,7 @@
 //! admits, compiles and lists them ([`Storelets`]); workers run them in slices ([`Worker`]).
 //! Installed ones run when files change, or by the clock ([`standing`]).
 
+mod account;
 mod admission;
 mod ceiling;
 pub mod compile;
@@ -19,7 +20,8 @@ pub mod standing;
 mod storelets;
 pub mod worker;
 
-pub use crossing::{Account, AskId, Begin, Crossing, DomainId, ToHome, ToWorker};
+pub use account::Account;
+pub use crossing::{AskId, Begin, Crossing, DomainId, ToHome, ToWorker};
 pub use maxima::Maxima;
 pub use report::Report;
 pub use storelets::{DOMAINS_MAX, OPENS_MAX, OVERHEAD, Settings, Storelets, Totals};

@@ -4,7 +4,6 @@
 //! exceeds a maximum is refused. Installed storelets were checked at installation; if the maxima
 //! have become smaller since, their limits are cut.
 
-use crate::run_spec::RunSpec;
 use wasi::Budget;
 
 const SECOND: u64 = 1_000_000_000;
@@ -38,8 +37,8 @@ impl Maxima {
     ///
     /// # Errors
     /// If it exceeds a maximum: of which resource, the maximum, and the server flag that raises it.
-    pub(crate) fn check(&self, run_spec: &RunSpec) -> Result<(), String> {
-        let Budget { time_ns, cpu_ns, memory, .. } = run_spec.budget;
+    pub(crate) fn check(&self, budget: &Budget) -> Result<(), String> {
+        let Budget { time_ns, cpu_ns, memory, .. } = *budget;
         let of = |what: &str, most: String, flag: &str| {
             Err(format!(
                 "{what} exceeds this server's maximum of {most}; reduce it, or start the server \

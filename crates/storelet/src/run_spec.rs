@@ -140,7 +140,7 @@ impl RunSpec {
             return Err("'reserve' and 'limit': no more can be certain than is ever given".into());
         }
         if !run_spec.is_standing() {
-            maxima.check(&run_spec)?;
+            maxima.check(&run_spec.budget)?;
         }
         if run_spec.args.is_empty() && !run_spec.is_standing() {
             run_spec.args.push(b"storelet".to_vec());

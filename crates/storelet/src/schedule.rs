@@ -6,7 +6,7 @@
 //! precedence: a storelet behind its reservation runs first, and one at its limit waits. Time is
 //! charged afterwards, as measured: a storelet that overruns its slice waits longer for the next.
 
-use crate::crossing::Account;
+use crate::account::Account;
 use slab::Slab;
 use std::collections::BTreeMap;
 

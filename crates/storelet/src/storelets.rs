@@ -13,10 +13,11 @@ mod installs;
 mod listing;
 mod watches;
 
+use crate::account::Account;
 use crate::admission::{Admission, Limits, Need, user_of};
 use crate::ceiling::Ceiling;
 use crate::compile::{Compiled, Fresh, Module, ToCompiler};
-use crate::crossing::{Account, Begin, Crossing, DomainId, ToHome, ToWorker};
+use crate::crossing::{Begin, Crossing, DomainId, ToHome, ToWorker};
 use crate::domain::{self, Domain, ORDER_TIME};
 use crate::maxima::Maxima;
 use crate::report::Report;

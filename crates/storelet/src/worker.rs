@@ -11,7 +11,8 @@ mod domain;
 #[cfg(test)]
 mod tests;
 
-use crate::crossing::{Account, AskId, Begin, DomainId, ToHome, ToWorker};
+use crate::account::Account;
+use crate::crossing::{AskId, Begin, DomainId, ToHome, ToWorker};
 use crate::execution;
 use crate::prefetch;
 use crate::schedule::{Key, SECOND, Schedule, ShareSpec, Turn};

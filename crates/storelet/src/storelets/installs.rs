@@ -1,9 +1,10 @@
 //! Install sessions, the registry, and runs of installed storelets.
 
 use super::{DomainEntry, Named, ORDER_TIME, Opened, RunReason, Storelets, files};
+use crate::account::Account;
 use crate::admission::user_of;
 use crate::compile::{Module, ToCompiler};
-use crate::crossing::{Account, DomainId};
+use crate::crossing::DomainId;
 use crate::domain::Stage;
 use crate::report::Report;
 use crate::run_spec::{Pick, RunSpec};

@@ -2,8 +2,9 @@
 
 use super::installs::SECOND;
 use super::{DOMAINS_MAX, DomainEntry, Named, RunReason, Storelets};
+use crate::account::Account;
 use crate::admission::user_of;
-use crate::crossing::{Account, Crossing, DomainId};
+use crate::crossing::{Crossing, DomainId};
 use crate::domain::{self, Domain, Stage};
 use crate::run_spec::{Label, Pick};
 use crate::standing::entry::Version;
