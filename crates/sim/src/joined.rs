@@ -9,6 +9,7 @@
 mod build;
 pub mod canary;
 mod fault_log;
+pub mod hunt;
 mod liar;
 mod mux_client;
 mod mux_world;

@@ -372,14 +372,9 @@ fn canary() -> (u64, u64) {
     let parts = [
         hunts("seed ", &Mistake::ALL, CANARY_SEEDS, hunt),
         hunts("volume ", &volume::canary::Mistake::ALL, VOLUME_CANARY_SEEDS, volume::canary::hunt),
-        hunts("joined ", &joined::canary::Mistake::ALL, CANARY_SEEDS, joined::canary::hunt),
-        hunts("replicas ", &replicas::canary::Mistake::ALL, CANARY_SEEDS, replicas::canary::hunt),
-        hunts(
-            "storelets ",
-            &storelets::canary::Mistake::ALL,
-            CANARY_SEEDS,
-            storelets::canary::hunt,
-        ),
+        hunts("joined ", &joined::canary::Mistake::ALL, CANARY_SEEDS, joined::hunt::hunt),
+        hunts("replicas ", &replicas::canary::Mistake::ALL, CANARY_SEEDS, replicas::hunt::hunt),
+        hunts("storelets ", &storelets::canary::Mistake::ALL, CANARY_SEEDS, storelets::hunt::hunt),
     ];
     sum(&parts)
 }

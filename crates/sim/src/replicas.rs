@@ -13,6 +13,7 @@ mod bystander;
 pub mod canary;
 mod cluster;
 mod data;
+pub mod hunt;
 mod judge;
 mod ledger;
 mod op_client;

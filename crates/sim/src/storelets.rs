@@ -16,6 +16,7 @@ pub mod canary;
 mod compiler;
 mod environment;
 mod files;
+pub mod hunt;
 mod install_world;
 mod job;
 pub mod params;

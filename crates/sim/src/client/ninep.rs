@@ -129,7 +129,7 @@ pub struct Ninep {
 impl Ninep {
     /// Returns an unconnected client.
     pub fn new(setup: Setup, requests: u32) -> Ninep {
-        let now = judge::UNKNOWN;
+        let now = expect::UNKNOWN;
         let mut shadow = Disk::new(now);
         shadow.choose_inode(setup.inode);
         shadow.plant(now, crate::disk::ROOT, setup.home.as_bytes(), Kind::Directory, b"");

@@ -1,9 +1,5 @@
 //! Canaries of the joined namespace: errors planted on purpose, which its checks must detect.
 
-use super::mux_world;
-use super::params::Params;
-use crate::run::attempt;
-use crate::trace::Show;
 use base::Buf;
 use base::op::Op;
 use wire::ninep::READ_HEADER_SIZE;
@@ -90,15 +86,4 @@ fn spoil_message(mistake: Option<Mistake>, bytes: &mut Vec<u8>) {
         Some(Mistake::OtherByte) => *bytes.last_mut().expect("it is long") ^= 1,
         _ => {}
     }
-}
-
-/// Searches for a planted error; returns the number of seeds it took and the failure found.
-pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
-    for seed in 1..=seeds {
-        let params = Params::light(seed);
-        if let Err(found) = attempt(|| mux_world::run(&params, Show::Hash, Some(mistake))) {
-            return Some((seed, found));
-        }
-    }
-    None
 }

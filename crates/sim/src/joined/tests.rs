@@ -1,6 +1,7 @@
 //! Light runs, the canaries, and determinism.
 
-use super::canary::{Mistake, hunt};
+use super::canary::Mistake;
+use super::hunt::hunt;
 use super::{Params, run};
 use crate::tests::a_seed_is_a_run;
 use crate::trace::Show;

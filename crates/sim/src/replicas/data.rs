@@ -1,10 +1,20 @@
 //! Operations of each type of data, a session's knowledge of it, and its permitted results.
 
-use super::ledger::Fate;
 use base::rng::Rng;
 use replica::data::Kind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+
+/// Outcome of an operation, as known to its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It was acknowledged.
+    Done,
+    /// Every reply was "not done".
+    Undone,
+    /// Unknown: done, not done, or still pending.
+    Unknown,
+}
 
 /// Number of keys of a map that belong to one client.
 const KEYS: u32 = 8;

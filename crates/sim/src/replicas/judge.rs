@@ -5,8 +5,8 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-use super::data::{Shown, Slot, What};
-use super::ledger::{Fate, Ledger, OpRef, OpRequest};
+use super::data::{Fate, Shown, Slot, What};
+use super::ledger::{Ledger, OpRef, OpRequest};
 use replica::data::Kind;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,22 +1,11 @@
 //! Record of all operations on a service, their replies, and its visible state.
 
-use super::data::What;
+use super::data::{Fate, What};
 use base::Instant;
 use replica::data::Kind;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-
-/// Outcome of an operation, as known to its client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It was acknowledged.
-    Done,
-    /// Every reply was "not done".
-    Undone,
-    /// Unknown: done, not done, or still pending.
-    Unknown,
-}
 
 /// A reply.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@
 //! seen, so every later read includes it ([`super::data::Memory`]).
 
 use super::canary::Mistake;
-use super::data::{Memory, What, draw_change, draw_look, is_blind};
-use super::ledger::{Answer, Fate, Ledger, OpRequest};
+use super::data::{Fate, Memory, What, draw_change, draw_look, is_blind};
+use super::ledger::{Answer, Ledger, OpRequest};
 use super::params::Params;
 use super::site::SERVICE;
 use super::stream::{Access, Stream, StreamEvent};

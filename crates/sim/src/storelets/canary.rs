@@ -1,11 +1,6 @@
 //! Canaries of storelets: errors planted on purpose, which the checks must detect.
 
 use super::environment::Environment;
-use super::install_world;
-use super::params::Params;
-use super::run_world;
-use crate::run::attempt;
-use crate::trace::Show;
 use base::op::Envelope;
 use node::HOME;
 use storelet::{Crossing, ToHome, ToWorker};
@@ -125,34 +120,4 @@ pub(super) fn spoil(
         },
         _ => Vec::new(),
     }
-}
-
-/// Searches for a planted error; returns the number of seeds it took and the failure found.
-pub fn hunt(mistake: Mistake, seeds: u64) -> Option<(u64, String)> {
-    for seed in 1..=seeds {
-        let params = Params::calm(seed);
-        let found = match mistake {
-            Mistake::LoseKept | Mistake::ForgetFile => {
-                attempt(|| install_world::run(seed, Some(mistake))).err()
-            }
-            Mistake::LeakNode
-            | Mistake::LeakFile
-            | Mistake::GiveTwice
-            | Mistake::LoseAnswer
-            | Mistake::SayTwice
-            | Mistake::LoseOutput
-            | Mistake::OtherByte
-            | Mistake::OtherBudget
-            | Mistake::LoseEnd
-            | Mistake::OtherEnd
-            | Mistake::LoseCharge
-            | Mistake::OverMaximum => {
-                attempt(|| run_world::run(&params, Show::Hash, Some(mistake))).err()
-            }
-        };
-        if let Some(found) = found {
-            return Some((seed, found));
-        }
-    }
-    None
 }

@@ -2,15 +2,17 @@
 
 use super::environment::{Environment, ScheduledEvent};
 use super::job::Job;
-use super::run_world::FRONT;
 use crate::trace::hash;
 use base::op::Envelope;
 use base::{Access, Buf, Caller, Error, Instant, Name, User};
-use node::{FromHome, Shadow};
+use node::{FromHome, HOME, Shadow};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tree::{Ask, NodeId, OpenId, Reply, Request, RequestId};
+
+/// Number of the front of the clients.
+pub(super) const FRONT: usize = HOME + 1;
 
 /// Maximum time that clients stay while the server stops.
 const STAY: Duration = Duration::from_secs(5);

@@ -6,7 +6,7 @@ use super::environment::{Environment, ScheduledEvent};
 use super::files::Files;
 use super::params::Params;
 use super::programs;
-use super::run_client::Clients;
+use super::run_client::{Clients, FRONT};
 use crate::disk::{Disk, ROOT};
 use crate::run::Outcome;
 use crate::trace::{Show, Trace, hash};
@@ -18,9 +18,6 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use storelet::standing::Stock;
 use storelet::{Crossing, Settings, ToHome, ToWorker};
-
-/// Number of the front of the clients.
-pub(super) const FRONT: usize = HOME + 1;
 
 /// Maximum duration of a run, virtual time.
 const TIME_MAX: Duration = Duration::from_secs(3600);

@@ -1,11 +1,13 @@
 //! Expected result of a request: the rules of the session, then the shadow disk.
 
-use super::judge::UNKNOWN;
 use super::request::Request;
 use super::{Fid, FidState, Ninep};
 use base::op::{File, PathDone, PathOp};
-use base::{Access, Error, Kind, Name, SetStat, Stat};
+use base::{Access, Error, Kind, Name, SetStat, Stat, Time};
 use wire::ninep::IO_HEADER_SIZE;
+
+/// Timestamp on the shadow for unknown times.
+pub(super) const UNKNOWN: Time = Time { secs: i64::MIN, nanos: 0 };
 
 /// Result of a successful request.
 #[derive(Debug)]

@@ -1,16 +1,13 @@
 //! Checking of replies, and the outcomes of requests without one.
 
-use super::expect::{Seen, Step};
+use super::expect::{Seen, Step, UNKNOWN};
 use super::request::{Bytes, Request};
 use super::{Fid, FidState, Io, Listing, Ninep, Outstanding, is_injectable};
 use crate::disk::ROOT;
 use base::op::File;
-use base::{Error, Kind, Name, Stat, Time};
+use base::{Error, Kind, Name, Stat};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::ninep::{Qid, Reader, Rmessage, Stat as WireStat, dirents};
-
-/// Timestamp on the shadow for unknown times.
-pub(super) const UNKNOWN: Time = Time { secs: i64::MIN, nanos: 0 };
 
 /// Held locks: inode, slot, owner, exclusive, fid.
 #[derive(Debug, Default)]
