@@ -14,7 +14,7 @@ mod tests;
 
 use crate::{Layout, Ticket};
 use base::{Automaton, Block, Instant};
-use batch::Head;
+use batch::{Encoder, Head};
 use std::collections::VecDeque;
 use std::mem;
 use std::time::Duration;
@@ -115,9 +115,9 @@ pub(crate) struct Journal {
 }
 
 /// Records without a position yet.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct OpenBatch {
-    payload: Vec<u8>,
+    encoder: Encoder,
     records: u32,
     waiters: Vec<Ticket>,
     flush: bool,
@@ -141,7 +141,7 @@ impl Journal {
             volume,
             block: layout.block,
             ring,
-            gathering: OpenBatch::default(),
+            gathering: OpenBatch::new(layout.block),
             sealed: VecDeque::new(),
             head,
             epoch,
@@ -189,7 +189,7 @@ impl Journal {
 
     /// Returns whether a record of this size, bytes, fits.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        let blocks = self.blocks(self.gathering.payload.len() + bytes);
+        let blocks = self.blocks(self.gathering.encoder.len() + bytes);
         self.written - self.released + self.skip(blocks) + blocks < self.ring
     }
 
@@ -197,7 +197,7 @@ impl Journal {
     pub(crate) fn fill(&self) -> (u64, u64) {
         let gathering = match self.gathering.records {
             0 => 0,
-            _some => self.blocks(self.gathering.payload.len()),
+            _some => self.blocks(self.gathering.encoder.len()),
         };
         (self.written - self.released + gathering, self.ring)
     }
@@ -236,7 +236,7 @@ impl Automaton for Journal {
                 State::Broken
             }
             (state, Input::Append { record, waiter, flush }) => {
-                self.gather(now, record, waiter, flush);
+                self.gather(now, &record, waiter, flush);
                 state
             }
             (State::Idle, Input::Sync(ticket)) if self.is_empty() => {
@@ -311,8 +311,8 @@ impl Automaton for Journal {
         if let State::Broken = self.state {
             assert!(self.is_empty() && self.gathering.waiters.is_empty());
         }
-        let OpenBatch { payload, records, waiters, .. } = &self.gathering;
-        assert_eq!(*records == 0, payload.is_empty(), "records are counted");
+        let OpenBatch { encoder, records, waiters, .. } = &self.gathering;
+        assert_eq!(*records == 0, encoder.len() == 0, "records are counted");
         assert!(*records > 0 || waiters.is_empty(), "a waiter waits for a record");
         match &self.state {
             State::Flushing(batch) => assert!(batch.flush, "nobody needs that flush"),
@@ -330,9 +330,15 @@ impl Automaton for Journal {
 }
 
 impl OpenBatch {
+    /// Returns an empty one for blocks of this size, bytes.
+    fn new(block: usize) -> OpenBatch {
+        let (encoder, since) = (Encoder::new(block), Instant::default());
+        OpenBatch { encoder, records: 0, waiters: Vec::new(), flush: false, since }
+    }
+
     /// Returns the time of the write if nothing else happens.
     fn due(&self) -> Instant {
-        let urgent = !self.waiters.is_empty() || self.payload.len() >= EAGER;
+        let urgent = !self.waiters.is_empty() || self.encoder.len() >= EAGER;
         if urgent { Instant(0) } else { self.since + SOON }
     }
 }
@@ -343,14 +349,12 @@ impl Journal {
         self.gathering.records == 0 && self.sealed.is_empty()
     }
 
-    fn gather(&mut self, now: Instant, record: Vec<u8>, waiter: Option<Ticket>, flush: bool) {
+    fn gather(&mut self, now: Instant, record: &[u8], waiter: Option<Ticket>, flush: bool) {
         assert!(!record.is_empty(), "a transaction has a record");
         if self.gathering.records == 0 {
             self.gathering.since = now;
-            self.gathering.payload = record;
-        } else {
-            self.gathering.payload.extend_from_slice(&record);
         }
+        self.gathering.encoder.push(record);
         self.gathering.records += 1;
         self.gathering.waiters.extend(waiter);
         self.gathering.flush |= flush;
@@ -370,8 +374,9 @@ impl Journal {
         if self.gathering.records == 0 {
             return;
         }
-        let OpenBatch { payload, records, waiters, flush, .. } = mem::take(&mut self.gathering);
-        let count = self.blocks(payload.len());
+        let gathered = mem::replace(&mut self.gathering, OpenBatch::new(self.block));
+        let OpenBatch { encoder, records, waiters, flush, .. } = gathered;
+        let count = self.blocks(encoder.len());
         let skip = self.skip(count);
         let at = if skip > 0 { 0 } else { self.head.block };
         let head = Head {
@@ -381,7 +386,7 @@ impl Journal {
             epoch: self.epoch,
             records,
         };
-        let (blocks, chain) = batch::encode(&head, &payload, self.block);
+        let (blocks, chain) = encoder.end(&head);
         assert_eq!(blocks.len() as u64, count, "a batch takes what was counted for it");
         assert!(at + count <= self.ring, "a batch stands in one piece");
         self.written += skip + count;
@@ -407,7 +412,7 @@ impl Journal {
     }
 
     fn fail(&mut self, waiters: Vec<Ticket>, out: &mut Vec<Output>) -> State {
-        let gathering = mem::take(&mut self.gathering).waiters;
+        let gathering = mem::replace(&mut self.gathering, OpenBatch::new(self.block)).waiters;
         let sealed = self.sealed.drain(..).flat_map(|batch| batch.waiters);
         out.extend(waiters.into_iter().chain(sealed).chain(gathering).map(Output::Unknown));
         State::Broken

@@ -14,6 +14,8 @@ use crate::Superblock;
 use crate::little_endian::{u32_at, u64_at};
 use crate::sum::sum;
 use base::Block;
+use std::fmt;
+use xxhash_rust::xxh3::Xxh3;
 
 /// Size of the header, bytes.
 pub(crate) const HEAD: usize = 64;
@@ -30,27 +32,89 @@ pub(crate) struct Head {
     pub(crate) records: u32,
 }
 
-/// Encodes a batch; returns its blocks, and its header's checksum.
-pub(crate) fn encode(head: &Head, payload: &[u8], block: usize) -> (Vec<Block>, u64) {
-    assert!(block > HEAD, "a header fits a block");
+/// A batch while records are added: encoded as they come, so that its end costs no more with many.
+#[derive(Clone)]
+pub(crate) struct Encoder {
+    /// Size of a block, bytes.
+    block: usize,
+    /// Blocks with the payload so far; the header's place is free.
+    blocks: Vec<Block>,
+    /// Size of the payload, bytes.
+    len: usize,
+    /// Checksum of the payload so far.
+    sum: Xxh3,
+}
+
+impl Encoder {
+    /// Returns an empty batch for blocks of this size, bytes.
+    pub(crate) fn new(block: usize) -> Encoder {
+        assert!(block > HEAD, "a header fits a block");
+        Encoder { block, blocks: Vec::new(), len: 0, sum: Xxh3::new() }
+    }
+
+    /// Returns the size of the payload, bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Appends a record.
+    pub(crate) fn push(&mut self, mut record: &[u8]) {
+        self.sum.update(record);
+        while !record.is_empty() {
+            let end = HEAD + self.len;
+            let (number, from) = (end / self.block, end % self.block);
+            if number == self.blocks.len() {
+                self.blocks.push(Block::stale(self.block));
+            }
+            let (part, rest) = record.split_at(record.len().min(self.block - from));
+            self.blocks[number].bytes_mut()[from..from + part.len()].copy_from_slice(part);
+            self.len += part.len();
+            record = rest;
+        }
+    }
+
+    /// Adds the header and ends the batch; returns its blocks, and the header's checksum.
+    pub(crate) fn end(mut self, head: &Head) -> (Vec<Block>, u64) {
+        let bytes = u32::try_from(self.len).expect("batches are small");
+        let payload_sum = self.sum.digest();
+        let end = HEAD + self.len;
+        self.blocks.resize_with(end.div_ceil(self.block), || Block::stale(self.block));
+        let last = self.blocks.last_mut().expect("the header's block");
+        last.bytes_mut()[(end - 1) % self.block + 1..].fill(0);
+        let (header, chain) = encode_head(head, bytes, payload_sum);
+        self.blocks[0].bytes_mut()[..HEAD].copy_from_slice(&header);
+        (self.blocks, chain)
+    }
+}
+
+impl fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Encoder({} bytes)", self.len)
+    }
+}
+
+/// Returns a header, and its checksum.
+fn encode_head(head: &Head, bytes: u32, payload_sum: u64) -> ([u8; HEAD], u64) {
     let mut header = [0; HEAD];
     header[..8].copy_from_slice(MAGIC);
     header[8..16].copy_from_slice(&head.volume.to_le_bytes());
     header[16..24].copy_from_slice(&head.sequence.to_le_bytes());
     header[24..32].copy_from_slice(&head.chain.to_le_bytes());
-    let bytes = u32::try_from(payload.len()).expect("batches are small");
     header[32..36].copy_from_slice(&bytes.to_le_bytes());
     header[36..40].copy_from_slice(&head.records.to_le_bytes());
-    header[40..48].copy_from_slice(&sum(payload).to_le_bytes());
+    header[40..48].copy_from_slice(&payload_sum.to_le_bytes());
     header[48..56].copy_from_slice(&head.epoch.to_le_bytes());
     let chain = sum(&header[..56]);
     header[56..].copy_from_slice(&chain.to_le_bytes());
-    let first = payload.len().min(block - HEAD);
-    let mut blocks = vec![Block::from_bytes(&header, block)];
-    blocks[0].bytes_mut()[HEAD..HEAD + first].copy_from_slice(&payload[..first]);
-    let rest = payload[first..].chunks(block);
-    blocks.extend(rest.map(|bytes| Block::from_bytes(bytes, block)));
-    (blocks, chain)
+    (header, chain)
+}
+
+/// Encodes a whole batch; returns its blocks, and its header's checksum.
+#[cfg(test)]
+pub(crate) fn encode(head: &Head, payload: &[u8], block: usize) -> (Vec<Block>, u64) {
+    let mut encoder = Encoder::new(block);
+    encoder.push(payload);
+    encoder.end(head)
 }
 
 /// Decodes a header: its fields, the length of the payload, and both checksums.

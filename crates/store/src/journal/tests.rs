@@ -1,5 +1,6 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "tests name what they wait for")]
 
+use super::batch::HEAD;
 use super::*;
 use crate::{Change, Geometry, Superblock, Table};
 use base::drawing::Drawing;
@@ -125,6 +126,27 @@ fn the_bytes_of_a_batch() {
     golden.extend(b"payload");
     assert_eq!(blocks[0][..golden.len()], golden);
     assert_eq!(batch::decode(&blocks[0]), Some((head, &b"payload"[..], chain)));
+}
+
+#[test]
+fn a_batch_does_not_depend_on_how_its_records_are_divided() {
+    let head = Head { volume: 1, sequence: 2, chain: 3, epoch: 4, records: 3 };
+    let payload: Vec<u8> = (0..2000_u32).map(|n| n as u8).collect();
+    for length in [0, 1, 447, 448, 449, 960, 2000] {
+        let (whole, chain) = batch::encode(&head, &payload[..length], 512);
+        assert_eq!(whole.len() as u64, batch::blocks(length, 512));
+        let bytes: Vec<u8> = whole.iter().flat_map(|block| block.to_vec()).collect();
+        assert_eq!(bytes[HEAD..HEAD + length], payload[..length]);
+        assert!(bytes[HEAD + length..].iter().all(|byte| *byte == 0), "padded with zeros");
+        for part in [1, 7, 448, 512, 1999] {
+            // Memory of earlier blocks must not show through.
+            drop(vec![Block::from_bytes(&[0xff; 512], 512); 1]);
+            let mut encoder = Encoder::new(512);
+            payload[..length].chunks(part).for_each(|record| encoder.push(record));
+            assert_eq!(encoder.len(), length);
+            assert_eq!(encoder.end(&head), (whole.clone(), chain), "{length} in parts of {part}");
+        }
+    }
 }
 
 #[test]

@@ -188,6 +188,7 @@ impl Raw<'_> {
         let covered = offset <= index * size && (index + 1) * size <= offset + data.len() as u64;
         let old = if covered { None } else { self.covering(index)? };
         let mut block = match old {
+            None if covered => Block::stale(size as usize),
             None if index == 0 => Block::from_bytes(&self.inline()?, size as usize),
             None => Block::zeroed(size as usize),
             Some(cell) => {
