@@ -183,6 +183,9 @@ pub struct Node {
     /// Unprocessed messages of other nodes, in order of arrival: bounded by the requests of
     /// storelets and of replicas in flight.
     mail: VecDeque<Envelope>,
+    /// Nodes that connections of fronts have released, with the numbers of the fronts: at most as
+    /// many as these had.
+    releases: VecDeque<(usize, tree::NodeId)>,
     /// Connections with input, in the order in which they are served.
     queue: fairness::Queue,
     /// Alarms of connections. A connection's true deadline may be later, never earlier.
@@ -270,6 +273,7 @@ impl Node {
             messages: VecDeque::new(),
             busy: Vec::new(),
             mail: VecDeque::new(),
+            releases: VecDeque::new(),
             queue: fairness::Queue::default(),
             alarms: BTreeSet::new(),
             admission,
@@ -427,7 +431,7 @@ impl Automaton for Node {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        if !self.queue.is_empty() || !self.mail.is_empty() {
+        if !self.queue.is_empty() || !self.mail.is_empty() || !self.releases.is_empty() {
             return Some(Instant(0));
         }
         let alarm = self.alarms.first().map(|(at, _)| *at);

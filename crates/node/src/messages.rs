@@ -36,6 +36,12 @@ const STREAMS: usize = 0xfe;
 /// this one must not wait for all of them.
 const MESSAGES_AT_ONCE: usize = 8;
 
+/// Number of releases of nodes for connections of fronts in a turn, and the part of those that wait
+/// if that is more: a client may release thousands at once, others must not wait for all of them,
+/// and what is released should not stay for long.
+const RELEASES_AT_ONCE: usize = 64;
+const RELEASES_PART: usize = 16;
+
 /// Maximum number of nodes in a process.
 pub const NODES_MAX: usize = 127;
 
@@ -197,6 +203,8 @@ impl Node {
                 freed.into_iter().for_each(|input| self.forward(client.node, input));
             }
             ClientMessage::Names(client, input) => match self.queue.add(client, input) {
+                Some(names::Input::Release(id)) => self.releases.push_back((client.node, id)),
+                // Whoever learns that a file was closed may lock what it had locked.
                 Some(input) => self.forward(client.node, input),
                 None => self.bill.defer(),
             },
@@ -259,6 +267,20 @@ impl Node {
         }
     }
 
+    /// Releases nodes for connections of fronts, some in a turn.
+    pub(crate) fn release_some(&mut self, now: Instant, ops: &mut Vec<Op>) {
+        let count = RELEASES_AT_ONCE.max(self.releases.len() / RELEASES_PART);
+        self.release(now, count, ops);
+    }
+
+    fn release(&mut self, now: Instant, count: usize, ops: &mut Vec<Op>) {
+        for _ in 0..count {
+            let Some((front, id)) = self.releases.pop_front() else { return };
+            self.forward(front, names::Input::Release(id));
+            self.route(now, ops);
+        }
+    }
+
     fn read(&mut self, now: Instant, node_message: NodeMessage, ops: &mut Vec<Op>) {
         match node_message {
             NodeMessage::Names(worker, input) => self.forward_storelet(worker, input),
@@ -270,6 +292,7 @@ impl Node {
             NodeMessage::Drain => self.stop(now, ops),
             NodeMessage::Over(front) => {
                 // Releases of its clients precede the closing of trees.
+                self.release(now, usize::MAX, ops);
                 for input in self.queue.forget_node(front) {
                     self.forward(front, input);
                 }
@@ -462,6 +485,31 @@ mod tests {
         assert_eq!(opens(&home), 0);
         let last = replies.last().map(|(id, _)| *id);
         assert_eq!(last, Some(RequestId::new(0, 1000)), "the next one in its slot is served");
+    }
+
+    #[test]
+    fn nodes_are_released_some_in_a_turn_and_files_at_once() {
+        let mut home = home();
+        let file = open(&mut home);
+        let count = 1000;
+        let walk = |call| {
+            let ask = Ask::Walk { from: home.export().root, names: Vec::new() };
+            let request = Request { caller: Caller::Server, ask };
+            names(0, names::Input::Ask(RequestId::new(0, call), request))
+        };
+        let walks: Vec<Event> = (1..=count).map(walk).collect();
+        let releases = turns(&mut home, walks).into_iter().map(|(_, reply)| match reply {
+            Ok(Reply::Walked(_, Some(node))) => names(0, names::Input::Release(node)),
+            other => panic!("{other:?}"),
+        });
+        let mut events: Vec<Event> = releases.collect();
+        assert_eq!(events.len() as u32, count);
+        events.push(names(0, names::Input::Close(file)));
+        turn(&mut home, events);
+        assert_eq!(home.releases.len(), count as usize - RELEASES_AT_ONCE);
+        assert_eq!(opens(&home), 0, "a later request finds the file closed");
+        turns(&mut home, Vec::new());
+        assert!(home.releases.is_empty());
     }
 
     #[test]

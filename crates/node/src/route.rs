@@ -48,6 +48,7 @@ impl Node {
             self.event(now, event, ops);
             self.route(now, ops);
         }
+        self.release_some(now, ops);
         self.read_mail(now, ops);
         self.tick(now, ops);
         self.feed(now, ops);
