@@ -37,13 +37,20 @@ use std::time::Duration;
 use tree::{Reply, RequestId};
 
 /// Cost after which the node ends its turn, so that new input of a connection with little usage is
-/// served soon. Each queued connection adds to it: serving many in one turn costs less for each,
-/// while their input is in the processor's cache.
+/// served soon. Each queued connection adds to it, up to a number: serving many in one turn costs
+/// less for each, while their input is in the processor's cache.
 const SERVING_TIME: Duration = Duration::from_micros(120);
 const SERVING_MORE: Duration = Duration::from_nanos(1500);
+const SERVING_MANY: usize = 256;
 
-/// Estimated cost of a reactor operation, which is performed after the turn.
+/// Estimated cost of a reactor operation, which is performed after the turn, and its maximum. The
+/// estimate is the mean cost of submitting one if that is more: path operations are often performed
+/// at once.
 const OPERATION_COST: Duration = Duration::from_micros(10);
+const OPERATION_COST_MAX: Duration = Duration::from_micros(200);
+
+/// Weight of the operations so far in the mean.
+const OPERATIONS_KEPT: u32 = 7;
 
 /// Response bytes read and sent per nanosecond: two copies, after the turn.
 const BYTES_PER_NS: u64 = 2;
@@ -84,14 +91,18 @@ pub(crate) struct Queue {
     arrivals: u64,
     /// By node and slot.
     flows: Vec<Vec<Flow>>,
-    /// Virtual time, ns, and the end of the previous turn: the start of new connections.
+    /// Virtual time, ns, that before the last turn, and the end of the previous turn: the start of
+    /// new connections.
     time: u64,
+    before: u64,
     end: u64,
     /// Number of requests under way, connections with replies in this turn of the node, once for
     /// each, and time for all these that is not charged yet.
     under_way: usize,
     answered: Vec<Client>,
     unpaid: Duration,
+    /// Mean cost of submitting an operation.
+    submission: Duration,
 }
 
 /// Completion of a step of a connection's request.
@@ -135,6 +146,9 @@ struct Flow {
     uncharged: u64,
     /// End of the last turn, virtual time.
     end: u64,
+    /// Whether its last input ended within a request. Then the next one has no credit: clients that
+    /// send their requests byte by byte are served after all others.
+    is_partial: bool,
     /// Completions for its requests, in order.
     done: VecDeque<Completion>,
     /// End of its receive.
@@ -307,6 +321,7 @@ impl Queue {
         let is_new = flow.end == 0;
         let start = match is_new {
             true => self.end.clamp(self.time, self.time.saturating_add(QUANTUM)),
+            false if flow.is_partial => flow.end.max(self.time),
             false => flow.end.max(self.time.saturating_sub(CREDIT)),
         };
         self.arrivals += 1;
@@ -320,6 +335,7 @@ impl Queue {
     /// Begins the turn of the next connection.
     fn begin(&mut self) -> Option<Client> {
         let (tag, client) = self.waiting.pop_first()?;
+        self.before = self.time;
         self.time = self.time.max(tag.start);
         let flow = self.flow(client);
         assert_eq!(flow.tag.take(), Some(tag), "a connection waits once");
@@ -342,8 +358,16 @@ impl Queue {
         flow.is_left = is_left || !flow.is_empty();
         flow.is_small &= flow.cost <= QUANTUM && !flow.is_left;
         flow.charged = if flow.is_small { SMALL } else { flow.cost.max(QUANTUM) };
+        let end = flow.end;
         flow.end = flow.end.max(flow.begun.start.saturating_add(flow.charged));
+        let charged = flow.charged.min(flow.end - end);
         self.end = flow.end;
+        // At least as if all that wait had been served at once, each with its part (Bennett and
+        // Zhang, *Hierarchical Packet Fair Queueing Algorithms*, SIGCOMM 1996, §4): otherwise
+        // virtual time would stand still while connections with credit arrive, and those with less
+        // would wait for all of them.
+        let part = charged / (self.waiting.len() as u64 + 1);
+        self.time = self.time.max(self.before.saturating_add(part));
         if mem::take(&mut flow.has_closed) {
             // The next connection in the slot owes nothing.
             assert!(flow.done.is_empty(), "completions come before messages");
@@ -356,6 +380,20 @@ impl Queue {
             flow.done = VecDeque::new();
         }
         flow.inbox.shrink(DONE_KEPT);
+    }
+
+    /// Records the time in which operations were submitted.
+    pub(crate) fn note_submitted(&mut self, operations: usize, time: Duration) {
+        let Some(operations) = u32::try_from(operations).ok().filter(|count| *count > 0) else {
+            return;
+        };
+        let each = (time / operations).min(OPERATION_COST_MAX);
+        self.submission = (self.submission * OPERATIONS_KEPT + each) / (OPERATIONS_KEPT + 1);
+    }
+
+    /// Returns the estimated cost of an operation.
+    fn operation_cost(&self) -> Duration {
+        self.submission.max(OPERATION_COST)
     }
 
     /// Records a request of a connection.
@@ -468,7 +506,8 @@ impl Node {
         self.admission.begin_turn(self.queue.len());
         let first = clock();
         let (mut begun, mut spent) = (first, Duration::ZERO);
-        let waiting = u32::try_from(self.queue.len()).unwrap_or(u32::MAX);
+        let waiting = u32::try_from(self.queue.len().min(SERVING_MANY)).expect("few");
+        let operation_cost = self.queue.operation_cost();
         let enough = SERVING_TIME + SERVING_MORE * waiting;
         while spent < enough {
             let Some(client) = self.queue.begin() else { break };
@@ -483,7 +522,7 @@ impl Node {
             let sent_bytes = self.unsent(client).saturating_sub(unsent) as u64;
             let ended = clock();
             let moved = Duration::from_nanos(sent_bytes / BYTES_PER_NS);
-            let cost = ended.since(begun) + OPERATION_COST * operations + moved;
+            let cost = ended.since(begun) + operation_cost * operations + moved;
             let is_left = self.own(client).is_some_and(Connection::has_requests_left);
             self.queue.end(client, cost, is_left);
             (begun, spent) = (ended, spent + cost);
@@ -503,7 +542,7 @@ impl Node {
         if self.queue.has_requests() {
             let operations = u32::try_from(operations).unwrap_or(u32::MAX);
             let rest = clock().since(now).saturating_sub(served);
-            self.queue.share(rest + OPERATION_COST * operations);
+            self.queue.share(rest + self.queue.operation_cost() * operations);
         }
     }
 
@@ -549,11 +588,16 @@ impl Node {
         let slot = client.slot;
         let flow = self.queue.flow(client);
         let received = flow.received.take().map(connection::Input::Received);
+        let has_received = received.is_some();
         let tick = mem::take(&mut flow.ticks).then_some(connection::Input::Tick);
         for input in received.into_iter().chain(tick) {
             self.messages.push_back(Message::Connection(slot, input));
             self.route(now, ops);
             inputs += 1;
+        }
+        if has_received {
+            let is_partial = self.own(client).is_some_and(|it| it.session().owes_bytes());
+            self.queue.flow(client).is_partial = is_partial;
         }
         for _ in 1..self.admission.parts() {
             let is_left = self.own(client).is_some_and(Connection::has_requests_left);

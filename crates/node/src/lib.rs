@@ -590,7 +590,9 @@ fn run_while(
         spans.drain(..).for_each(|span| node.stages.record_span(now, span));
         node.bill.begin(events.len());
         node.turn(now, &|| reactor.now(), &mut events, &mut ops);
+        let (count, turned) = (ops.len(), reactor.now());
         ops.drain(..).for_each(|op| reactor.submit(op));
+        node.queue.note_submitted(count, reactor.now().since(turned));
         if node.is_recording() {
             node.end_turn(reactor.now());
         }

@@ -27,8 +27,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Maximum number of events of one call of `wait`: the effects of the first one are delayed by all
-/// others.
-pub(crate) const EVENTS_MAX: usize = 64;
+/// others. But what is not received yet waits in the order of arrival, while the node serves those
+/// first that have had least.
+pub(crate) const EVENTS_MAX: usize = 256;
 
 /// Number of closed connections after which freed memory is returned to the system.
 const CROWD: usize = 1000;
@@ -44,6 +45,10 @@ const TURNS_WITHOUT_KERNEL: u32 = 2;
 /// in bulk. If all of them were one turn, the first client would wait until the last one's reply is
 /// made, and the disk would be idle meanwhile.
 const BULKY_AT_ONCE: usize = 8;
+
+/// Maximum number of messages of other nodes in one call of `wait`: a client that leaves with
+/// hundreds of requests has all of them cancelled at once.
+const POSTED_AT_ONCE: usize = 64;
 
 /// Time of path operations performed on the node's thread in one turn, after which further ones go
 /// to the pool: input of other clients is delayed by all of them.
@@ -205,6 +210,11 @@ impl Common {
         self.next_look
     }
 
+    /// Returns whether the next call of `wait` returns more events than are ready.
+    pub(crate) fn has_room(&self) -> bool {
+        self.ready.len() < EVENTS_MAX
+    }
+
     /// Returns whether any completion is ready.
     pub(crate) fn any_ready(&self) -> bool {
         !self.ready.is_empty() || !self.bulky.is_empty() || !self.posted.is_empty()
@@ -229,12 +239,12 @@ impl Common {
     pub(crate) fn give_out(&mut self, events: &mut Vec<Event>) {
         let count = self.ready.len().min(EVENTS_MAX);
         let bulky = self.bulky.len().min(BULKY_AT_ONCE);
-        let posted = self.posted.len();
+        let posted = self.posted.len().min(POSTED_AT_ONCE);
         self.spin.note(count + bulky + posted);
         self.inline = Duration::ZERO;
         events.extend(self.ready.drain(..count));
         events.extend(self.bulky.drain(..bulky));
-        events.extend(self.posted.drain(..));
+        events.extend(self.posted.drain(..posted));
     }
 
     // Files.

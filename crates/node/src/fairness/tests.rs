@@ -322,6 +322,31 @@ fn a_connection_that_is_gone_leaves_nothing_behind() {
     assert_eq!(served(&mut queue, 1), 0, "the next one in its slot owes nothing");
 }
 
+#[test]
+fn connections_that_arrive_with_credit_do_not_hold_up_one_with_less() {
+    let mut queue = Queue::default();
+    let (count, all) = (8, 1_000);
+    for slot in 0..=all {
+        queue.tick(Client::of_slot(slot));
+        served(&mut queue, 20);
+    }
+    // Time passes, and the first connection has its part of it.
+    for _ in 0..100 {
+        queue.tick(Client::of_slot(0));
+        served(&mut queue, 20);
+    }
+    (1..=count).chain([0]).for_each(|slot| queue.tick(Client::of_slot(slot)));
+    // In each turn, another one arrives that was idle for long.
+    let mut turns = 0;
+    while served(&mut queue, 20) != 0 {
+        turns += 1;
+        assert!(count + turns <= all, "all others were before it");
+        queue.tick(Client::of_slot(count + turns));
+    }
+    let credit = usize::try_from(CREDIT / SMALL).expect("small");
+    assert!(turns <= (credit + 2) * (count + 1), "{turns} turns were before it");
+}
+
 /// A request of a front's connection.
 fn request(call: u32) -> names::Input {
     let ask = tree::Ask::Stat { node: tree::NodeId(0) };

@@ -28,6 +28,10 @@ pub(crate) struct Ring {
     /// Entries that did not fit into the submission queue, in order.
     backlog: VecDeque<squeue::Entry>,
     bulk: Bulk<squeue::Entry>,
+    /// Whether the kernel's flag for pending work was set when a call had found none. The kernel
+    /// sets it after it has queued the work, which may be done by then, and resets it only when
+    /// there is work.
+    is_flag_stale: bool,
 }
 
 impl Ring {
@@ -41,7 +45,7 @@ impl Ring {
             .setup_cqsize(COMPLETIONS)
             .dontfork()
             .build(SUBMISSIONS)?;
-        Ok(Ring { ring, backlog: VecDeque::new(), bulk: Bulk::default() })
+        Ok(Ring { ring, backlog: VecDeque::new(), bulk: Bulk::default(), is_flag_stale: false })
     }
 
     /// Returns the submitter, for registrations.
@@ -153,6 +157,7 @@ impl Ring {
             // SAFETY: no argument is passed, and `count` entries are in the queue.
             _ => unsafe { submitter.enter::<libc::sigset_t>(count, 0, GET_EVENTS, None) },
         };
+        self.is_flag_stale = !self.any_completion() && self.ring.submission().taskrun();
         match result {
             Ok(submitted) => submitted >= count as usize,
             Err(error) => {
@@ -184,7 +189,7 @@ impl Ring {
         }
         let submission = self.ring.submission();
         // Overflowed completions are returned when the kernel is entered.
-        submission.taskrun() || submission.cq_overflow()
+        submission.taskrun() && !self.is_flag_stale || submission.cq_overflow()
     }
 
     /// Returns whether any operation waits for submission.
