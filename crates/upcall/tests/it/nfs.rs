@@ -42,7 +42,8 @@ fn only_allowed_networks_are_served() {
     assert_eq!(mount_call(server.nfs(), MNT, &root), [1, 1, 1, 5]);
     assert_eq!(mount_call(server.nfs(), NULL, &[]), [1, 0, 0, 0, 0]);
     let mut command = Command::new(BINARY);
-    command.args(["serve", "--nfs", "127.0.0.1:0", "--nfs-allow", "192.0.2.0/33"]);
+    command.args(["serve", "--http", "none", "--nfs", "127.0.0.1:0"]);
+    command.args(["--nfs-allow", "192.0.2.0/33"]);
     let output = command.arg(dir.path()).output().unwrap();
     let outputs = String::from_utf8(output.stderr).unwrap();
     assert!(
