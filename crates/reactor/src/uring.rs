@@ -33,8 +33,8 @@ use std::time::Duration;
 /// Size below which received data are copied out of the kernel's buffer, bytes, which is kept.
 const COPY_MAX: usize = 2048;
 
-/// Maximum number of further calls of one `wait` for what is pending, of which the kernel does a part
-/// in each (20 operations, since Linux 6.13). Sends to clients that read fast continue in each, too.
+/// Maximum number of further calls of one `wait` for what is pending, of which the kernel does a
+/// part in each (20 operations, since Linux 6.13). Sends to clients that read fast go on in each.
 const CALLS_MAX: usize = EVENTS_MAX / 20;
 
 /// Maximum time that the end of the reactor waits for operations in flight.
