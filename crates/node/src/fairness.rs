@@ -43,11 +43,12 @@ const SERVING_TIME: Duration = Duration::from_micros(120);
 const SERVING_MORE: Duration = Duration::from_nanos(1500);
 const SERVING_MANY: usize = 256;
 
-/// Estimated cost of a reactor operation, which is performed after the turn, and its maximum. The
-/// estimate is the mean cost of submitting one if that is more: path operations are often performed
-/// at once.
+/// Estimated cost of a reactor operation, which is performed after the turn.
 const OPERATION_COST: Duration = Duration::from_micros(10);
-const OPERATION_COST_MAX: Duration = Duration::from_micros(200);
+
+/// Maximum of the mean cost of submitting an operation, for the length of turns: path operations
+/// are often performed at once.
+const SUBMISSION_MAX: Duration = Duration::from_micros(200);
 
 /// Weight of the operations so far in the mean.
 const OPERATIONS_KEPT: u32 = 7;
@@ -147,7 +148,7 @@ struct Flow {
     /// End of the last turn, virtual time.
     end: u64,
     /// Whether its last input ended within a request. Then the next one has no credit: clients that
-    /// send their requests byte by byte are served after all others.
+    /// send their requests byte by byte are served after those that have some.
     is_partial: bool,
     /// Completions for its requests, in order.
     done: VecDeque<Completion>,
@@ -387,13 +388,14 @@ impl Queue {
         let Some(operations) = u32::try_from(operations).ok().filter(|count| *count > 0) else {
             return;
         };
-        let each = (time / operations).min(OPERATION_COST_MAX);
+        let each = (time / operations).min(SUBMISSION_MAX);
         self.submission = (self.submission * OPERATIONS_KEPT + each) / (OPERATIONS_KEPT + 1);
     }
 
-    /// Returns the estimated cost of an operation.
-    fn operation_cost(&self) -> Duration {
-        self.submission.max(OPERATION_COST)
+    /// Returns the mean cost of submitting an operation that exceeds the estimate. It makes turns
+    /// shorter, and is charged to nobody: it may be that of other connections' operations.
+    fn excess(&self) -> Duration {
+        self.submission.saturating_sub(OPERATION_COST)
     }
 
     /// Records a request of a connection.
@@ -507,7 +509,7 @@ impl Node {
         let first = clock();
         let (mut begun, mut spent) = (first, Duration::ZERO);
         let waiting = u32::try_from(self.queue.len().min(SERVING_MANY)).expect("few");
-        let operation_cost = self.queue.operation_cost();
+        let excess = self.queue.excess();
         let enough = SERVING_TIME + SERVING_MORE * waiting;
         while spent < enough {
             let Some(client) = self.queue.begin() else { break };
@@ -522,10 +524,10 @@ impl Node {
             let sent_bytes = self.unsent(client).saturating_sub(unsent) as u64;
             let ended = clock();
             let moved = Duration::from_nanos(sent_bytes / BYTES_PER_NS);
-            let cost = ended.since(begun) + operation_cost * operations + moved;
+            let cost = ended.since(begun) + OPERATION_COST * operations + moved;
             let is_left = self.own(client).is_some_and(Connection::has_requests_left);
             self.queue.end(client, cost, is_left);
-            (begun, spent) = (ended, spent + cost);
+            (begun, spent) = (ended, spent + cost + excess * operations);
         }
         begun.since(first)
     }
@@ -542,7 +544,7 @@ impl Node {
         if self.queue.has_requests() {
             let operations = u32::try_from(operations).unwrap_or(u32::MAX);
             let rest = clock().since(now).saturating_sub(served);
-            self.queue.share(rest + self.queue.operation_cost() * operations);
+            self.queue.share(rest + OPERATION_COST * operations);
         }
     }
 

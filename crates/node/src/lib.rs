@@ -183,8 +183,8 @@ pub struct Node {
     /// Unprocessed messages of other nodes, in order of arrival: bounded by the requests of
     /// storelets and of replicas in flight.
     mail: VecDeque<Envelope>,
-    /// Nodes that connections of fronts have released, with the numbers of the fronts: at most as
-    /// many as these had.
+    /// Nodes that connections of fronts have released, with the numbers of the fronts. A part of
+    /// them is released in each turn, so they are not many more than those of some turns.
     releases: VecDeque<(usize, tree::NodeId)>,
     /// Connections with input, in the order in which they are served.
     queue: fairness::Queue,

@@ -347,6 +347,55 @@ fn connections_that_arrive_with_credit_do_not_hold_up_one_with_less() {
     assert!(turns <= (credit + 2) * (count + 1), "{turns} turns were before it");
 }
 
+#[test]
+fn slow_submissions_make_turns_shorter_and_cost_nobody() {
+    let mut queue = Queue::default();
+    queue.note_submitted(0, Duration::from_secs(1));
+    assert_eq!(queue.excess(), Duration::ZERO, "there was none");
+    for (each, least, most) in [(5, 0, 0), (50, 35, 40), (10_000, 180, 190)] {
+        for _ in 0..50 {
+            queue.note_submitted(10, Duration::from_micros(10 * each));
+        }
+        let excess = queue.excess();
+        assert!((least..=most).contains(&excess.as_micros()), "{excess:?} of {each} us");
+    }
+    let served_by_turn = |submission| {
+        let mut node = node_with_connections();
+        node.queue.submission = submission;
+        let mut bytes = Vec::new();
+        Tmessage::Version { msize: 8192, version: b"9P2000" }.encode(NO_TAG, &mut bytes);
+        (0..2).for_each(|slot| {
+            node.queue.receive(Client::of_slot(slot), Ok(Buf::from(bytes.clone())));
+        });
+        turn(&mut node, Vec::new());
+        let charged = node.queue.flows[HOME].iter().map(|flow| flow.charged).max();
+        (2 - node.queue.len(), charged)
+    };
+    assert_eq!(served_by_turn(Duration::ZERO), (2, Some(SMALL)));
+    assert_eq!(served_by_turn(Duration::from_micros(200)), (1, Some(SMALL)));
+}
+
+#[test]
+fn a_connection_that_sends_its_request_in_parts_has_no_credit() {
+    let mut node = node_with_connections();
+    let mut bytes = Vec::new();
+    Tmessage::Version { msize: 8192, version: b"9P2000" }.encode(NO_TAG, &mut bytes);
+    let (first, rest) = bytes.split_at(5);
+    for (part, is_partial) in [(first, true), (rest, false)] {
+        node.queue.receive(Client::of_slot(0), Ok(Buf::from(part.to_vec())));
+        turn(&mut node, Vec::new());
+        let flow = &mut node.queue.flows[HOME][0];
+        assert_eq!(flow.is_partial, is_partial);
+        // Later.
+        node.queue.time += 10 * CREDIT;
+        let now = node.queue.time;
+        node.queue.tick(Client::of_slot(0));
+        let start = node.queue.flows[HOME][0].tag.map(|tag| tag.start);
+        assert_eq!(start, Some(if is_partial { now } else { now - CREDIT }));
+        turn(&mut node, Vec::new());
+    }
+}
+
 /// A request of a front's connection.
 fn request(call: u32) -> names::Input {
     let ask = tree::Ask::Stat { node: tree::NodeId(0) };

@@ -140,7 +140,7 @@ fn a_batch_does_not_depend_on_how_its_records_are_divided() {
         assert!(bytes[HEAD + length..].iter().all(|byte| *byte == 0), "padded with zeros");
         for part in [1, 7, 448, 512, 1999] {
             // Memory of earlier blocks must not show through.
-            drop(vec![Block::from_bytes(&[0xff; 512], 512); 1]);
+            drop(Block::from_bytes(&[0xff; 512], 512));
             let mut encoder = Encoder::new(512);
             payload[..length].chunks(part).for_each(|record| encoder.push(record));
             assert_eq!(encoder.len(), length);
