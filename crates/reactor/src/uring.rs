@@ -467,10 +467,9 @@ impl Uring {
                 }
                 self.harvest();
                 for _ in 0..CALLS_MAX {
-                    if !self.common.has_room() || !self.ring.any_work() {
+                    if !self.common.has_room() || !self.ring.look() {
                         break;
                     }
-                    self.enter(false, None);
                     self.harvest();
                 }
                 self.common.collect();
@@ -501,7 +500,7 @@ impl Uring {
         }
         self.ring.enter(0, None);
         let (ring, pool) = (&mut self.ring, &self.common.pool);
-        self.common.spin.look(|| ring.any_work() || pool.any_finished())
+        self.common.spin.look(|| ring.look() || pool.any_finished())
     }
 
     fn harvest(&mut self) {

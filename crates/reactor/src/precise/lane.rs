@@ -234,9 +234,7 @@ impl Lane {
 
     /// Takes completions; enters the kernel only if it has work to do.
     pub fn take(&mut self, into: &mut Vec<Finished>) {
-        if !self.ring.any_completion() && self.ring.any_work() {
-            self.ring.enter(0, None);
-        }
+        self.ring.look();
         let mut taken = std::mem::take(&mut self.taken);
         self.ring.take(&mut taken, TAKE_MAX);
         let mut woken = false;

@@ -28,10 +28,6 @@ pub(crate) struct Ring {
     /// Entries that did not fit into the submission queue, in order.
     backlog: VecDeque<squeue::Entry>,
     bulk: Bulk<squeue::Entry>,
-    /// Whether the kernel's flag for pending work was set when a call had found none. The kernel
-    /// sets it after it has queued the work, which may be done by then, and resets it only when
-    /// there is work.
-    is_flag_stale: bool,
 }
 
 impl Ring {
@@ -45,7 +41,7 @@ impl Ring {
             .setup_cqsize(COMPLETIONS)
             .dontfork()
             .build(SUBMISSIONS)?;
-        Ok(Ring { ring, backlog: VecDeque::new(), bulk: Bulk::default(), is_flag_stale: false })
+        Ok(Ring { ring, backlog: VecDeque::new(), bulk: Bulk::default() })
     }
 
     /// Returns the submitter, for registrations.
@@ -157,7 +153,6 @@ impl Ring {
             // SAFETY: no argument is passed, and `count` entries are in the queue.
             _ => unsafe { submitter.enter::<libc::sigset_t>(count, 0, GET_EVENTS, None) },
         };
-        self.is_flag_stale = !self.any_completion() && self.ring.submission().taskrun();
         match result {
             Ok(submitted) => submitted >= count as usize,
             Err(error) => {
@@ -182,14 +177,24 @@ impl Ring {
         !self.ring.completion().is_empty()
     }
 
-    /// Returns whether a completion can be taken, perhaps after entering the kernel.
+    /// Returns whether a completion can be taken, perhaps after entering the kernel: its flag for
+    /// pending work is set after the work was queued, which may be done by then, and is reset by
+    /// the next call that finds work.
     pub(crate) fn any_work(&mut self) -> bool {
         if self.any_completion() {
             return true;
         }
         let submission = self.ring.submission();
         // Overflowed completions are returned when the kernel is entered.
-        submission.taskrun() && !self.is_flag_stale || submission.cq_overflow()
+        submission.taskrun() || submission.cq_overflow()
+    }
+
+    /// Returns whether a completion can be taken, after entering the kernel if it may have some.
+    pub(crate) fn look(&mut self) -> bool {
+        if !self.any_completion() && self.any_work() {
+            self.enter(0, None);
+        }
+        self.any_completion()
     }
 
     /// Returns whether any operation waits for submission.
