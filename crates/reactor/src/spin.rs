@@ -25,6 +25,10 @@ const FEW: usize = 2;
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
+/// Time after which the number of context switches is read again: a call for each spinning would
+/// be a seventh of the calls for a request.
+const SWITCHES_AGE_MAX: Duration = Duration::from_millis(1);
+
 /// State of spinning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spin {
@@ -35,6 +39,8 @@ pub(crate) struct Spin {
     /// The last pause and its end: others compute on this processor.
     pause: Duration,
     paused_until: Option<Instant>,
+    /// Number of involuntary context switches, and when it was read.
+    switches: Option<(Instant, i64)>,
 }
 
 impl Spin {
@@ -44,7 +50,7 @@ impl Spin {
         // those that this thread may use: clients run on the others.
         let several = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) } > 1;
         let limit = if several { limit } else { Duration::ZERO };
-        Spin { limit, warm: false, pause: Duration::ZERO, paused_until: None }
+        Spin { limit, warm: false, pause: Duration::ZERO, paused_until: None, switches: None }
     }
 
     /// Returns whether spinning is worthwhile, given the time to wait.
@@ -64,7 +70,7 @@ impl Spin {
         }
         let start = Instant::now();
         assert!(!self.limit.is_zero(), "nobody spins who may not");
-        let (mut now, switches) = (start, switches());
+        let (mut now, switches) = (start, self.switches_at(start));
         while now - start < self.limit {
             if look() {
                 return true;
@@ -80,11 +86,20 @@ impl Spin {
         false
     }
 
+    /// Returns the number of involuntary context switches of at most [`SWITCHES_AGE_MAX`] ago.
+    fn switches_at(&mut self, now: Instant) -> i64 {
+        match self.switches {
+            Some((at, switches)) if now - at < SWITCHES_AGE_MAX => switches,
+            _ => self.switches.insert((now, switches())).1,
+        }
+    }
+
     /// Starts a pause, because others had the processor until now.
     fn pause_at(&mut self, now: Instant) {
         let was_soon = self.paused_until.is_some_and(|until| now < until + self.pause);
         self.pause = if was_soon { PAUSE_MAX.min(self.pause * 2) } else { PAUSE_MIN };
         self.paused_until = Some(now + self.pause);
+        self.switches = None;
     }
 
     /// Sleeps by calling `sleep`, and records whether that was short.

@@ -485,7 +485,10 @@ impl Uring {
     /// Submits queued operations, and sleeps if there is nothing else to do.
     fn enter(&mut self, sleep: bool, timeout: Option<Duration>) {
         self.common.statistics.kernel_entries += 1;
-        if sleep && !self.look(timeout) && self.common.pool.fall_asleep() {
+        if sleep && self.look(timeout) {
+            return;
+        }
+        if sleep && self.common.pool.fall_asleep() {
             self.common.spin.sleep(|| self.ring.enter(1, timeout));
             self.common.pool.wake_up();
         } else {
@@ -493,12 +496,14 @@ impl Uring {
         }
     }
 
-    /// Submits queued operations and spins for completions.
+    /// Submits queued operations and spins for completions; returns whether there are some.
     fn look(&mut self, timeout: Option<Duration>) -> bool {
         if !self.common.spin.is_warm(timeout) {
             return false;
         }
-        self.ring.enter(0, None);
+        if self.ring.any_queued() {
+            self.ring.enter(0, None);
+        }
         let (ring, pool) = (&mut self.ring, &self.common.pool);
         self.common.spin.look(|| ring.look() || pool.any_finished())
     }
