@@ -466,10 +466,8 @@ impl Uring {
                     self.enter(sleep, timeout);
                 }
                 self.harvest();
-                for _ in 0..CALLS_MAX {
-                    if !self.common.has_room() || !self.ring.look() {
-                        break;
-                    }
+                let mut calls = 0..CALLS_MAX;
+                while calls.next().is_some() && self.common.has_room() && self.ring.look() {
                     self.harvest();
                 }
                 self.common.collect();
