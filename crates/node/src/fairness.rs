@@ -516,10 +516,10 @@ impl Node {
             let (before, unsent) = (ops.len(), self.unsent(client));
             let parts_until = begun + PARTS_TIME;
             let inputs = self.serve_one(now, client, &|| clock() < parts_until, ops);
-            // Most inputs lead to a response, which is sent at the end of the node's turn. Messages
-            // to other nodes are charged there.
+            // Most inputs lead to responses, which are sent together at the end of the node's turn.
+            // Messages to other nodes are charged there.
             let posted = ops[before..].iter().filter(|op| matches!(op, Op::Post { .. })).count();
-            let operations = ops.len() - before - posted + inputs;
+            let operations = ops.len() - before - posted + inputs.min(1);
             let operations = u32::try_from(operations).unwrap_or(u32::MAX);
             let sent_bytes = self.unsent(client).saturating_sub(unsent) as u64;
             let ended = clock();
