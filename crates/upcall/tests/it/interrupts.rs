@@ -55,12 +55,9 @@ fn a_command_that_waits_for_a_fifo_is_ended_by_one_signal() {
     let fifo = fifo.to_str().unwrap();
     let mut put = begin(&server, &["put", fifo, "/x"]);
     // It waits in the open when it has read the metadata of the target.
-    let waits = || {
-        let path = format!("/proc/{}/wchan", put.id());
-        std::fs::read_to_string(path).is_ok_and(|text| text.contains("wait_for_partner"))
-    };
-    let has_wchan = std::fs::read_to_string("/proc/self/wchan").is_ok_and(|text| text != "0");
-    while has_wchan && !waits() {
+    let wchan = format!("/proc/{}/wchan", put.id());
+    while !std::fs::read_to_string(&wchan).unwrap().contains("wait_for_partner") {
+        assert!(put.try_wait().unwrap().is_none(), "it waits for the partner of the FIFO");
         std::thread::yield_now();
     }
     signal(&put, "-TERM");
