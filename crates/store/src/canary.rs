@@ -3,20 +3,7 @@
 
 use crate::Superblock;
 use crate::journal::batch;
-use std::cell::Cell;
-
-thread_local! {
-    static BELIEVE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Disables or enables the checks of pages and blocks in this thread.
-pub fn believe_everything(believe: bool) {
-    BELIEVE.set(believe);
-}
-
-pub(crate) fn believes() -> bool {
-    BELIEVE.get()
-}
+pub use crate::sum::believe_everything;
 
 /// Makes the batches of a journal ring valid by new checksums, however its bytes were modified, as
 /// far as batches can be recognised by their numbers.
