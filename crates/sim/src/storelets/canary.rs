@@ -1,6 +1,5 @@
 //! Canaries of storelets: errors planted on purpose, which the checks must detect.
 
-use super::environment::Environment;
 use base::op::Envelope;
 use node::HOME;
 use storelet::{Crossing, ToHome, ToWorker};
@@ -58,14 +57,14 @@ impl Mistake {
     ];
 }
 
-/// Returns an envelope in transit, or its replacement on some occasions.
+/// Returns an envelope in transit, or its replacement on every third of the mistake's occasions.
 pub(super) fn spoil(
-    env: &mut Environment,
+    mistake: Mistake,
+    occasions: &mut u32,
     from: usize,
     to: usize,
     mut envelope: Envelope,
 ) -> Vec<Envelope> {
-    let Some(mistake) = env.mistake else { return vec![envelope] };
     let label = node::label(&envelope);
     let of_worker = to == HOME && from > 1;
     let gives = |what: &str| label.starts_with("Names(") && label.contains(&format!(", {what}("));
@@ -83,8 +82,8 @@ pub(super) fn spoil(
         // These belong to the world of installed storelets.
         Mistake::LoseKept | Mistake::ForgetFile => false,
     };
-    env.occasions += u32::from(fits);
-    if !fits || !env.occasions.is_multiple_of(3) {
+    *occasions += u32::from(fits);
+    if !fits || !occasions.is_multiple_of(3) {
         return vec![envelope];
     }
     match (mistake, envelope.0.downcast_mut::<Crossing>()) {

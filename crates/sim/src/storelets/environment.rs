@@ -86,7 +86,11 @@ impl Environment {
     /// Sends an envelope between nodes at this time: it arrives later, after all earlier ones of
     /// the pair.
     pub(super) fn post(&mut self, from: usize, sent: Instant, to: usize, envelope: Envelope) {
-        for envelope in canary::spoil(self, from, to, envelope) {
+        let envelopes = match self.mistake {
+            Some(mistake) => canary::spoil(mistake, &mut self.occasions, from, to, envelope),
+            None => vec![envelope],
+        };
+        for envelope in envelopes {
             let span = self.rng.u64(500..=self.params.post_us * 1000 + 1000);
             let last = self.arrivals.entry((from, to)).or_insert(sent);
             *last = (*last).max(Instant(sent.0 + span));
