@@ -1,7 +1,8 @@
 //! Clocks and randomness of the commands.
 #![allow(clippy::disallowed_methods, reason = "a command is where the clocks are read")]
 
-use base::{Instant, Time};
+use base::{Instant, Reactor as _, Time};
+use reactor::World;
 use std::io::Read as _;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,6 +27,11 @@ impl Clock {
 pub(crate) fn wall() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time { secs: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+}
+
+/// Returns the wall-clock time when the world's clock was zero.
+pub(crate) fn wall_at_zero(world: &World) -> Time {
+    Time::from_nanos(world.wall().as_nanos() - world.now().0.cast_signed())
 }
 
 /// Returns an unpredictable number.

@@ -1,8 +1,8 @@
 //! Start message of the server: what is served, and how to reach it.
 
 use crate::config::Serve;
-use crate::place::Bound;
-use crate::serve::nfs_port;
+use crate::listening::{Bound, nfs_port};
+use crate::output::quoted;
 use node::Protocol;
 use reactor::Address;
 use std::fmt;
@@ -147,22 +147,9 @@ fn reachable(address: &SocketAddr) -> SocketAddr {
     }
 }
 
-/// Quotes a path for a shell.
-pub(crate) fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
-    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn paths_are_quoted_for_the_shell() {
-        assert_eq!(quoted(Path::new("/srv/a-b.c")), "/srv/a-b.c");
-        assert_eq!(quoted(Path::new("/my files/it's")), "'/my files/it'\\''s'");
-    }
 
     #[test]
     fn a_listener_on_every_interface_is_reached_by_loopback() {

@@ -2,8 +2,8 @@
 //! replicas and the links to their peers. It starts before the namespace is assembled, whose paths
 //! may lead to replicas, and ends last of all, when home has closed them.
 
+use crate::clock::wall_at_zero;
 use crate::replica::kept::Opened;
-use crate::serve::wall_at_zero;
 use node::{Config, Kept, Node};
 use reactor::{Form, Mailbox, World};
 use services::Limits;

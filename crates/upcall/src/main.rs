@@ -15,6 +15,7 @@ mod greeting;
 mod homes;
 mod hosting;
 mod key_file;
+mod listening;
 mod load;
 mod log;
 mod mount;

@@ -1,8 +1,10 @@
 //! Standard output and standard error of the commands. Writing never panics: their reader may have
 //! ended, and the file behind them may be full.
 
+use serde::Serialize;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
@@ -81,14 +83,32 @@ pub(crate) fn finish(code: ExitCode) -> ExitCode {
     if code == ExitCode::SUCCESS { ExitCode::FAILURE } else { code }
 }
 
+/// Quotes a path for a shell.
+pub(crate) fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
+/// Returns a value as JSON.
+pub(crate) fn json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("names and numbers are JSON")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::*;
 
     #[test]
     fn messages_do_not_control_the_terminal() {
         let hostile = "a\u{1b}[2J\u{9b}31m\u{202e}b\r\n\tc";
         assert_eq!(printable(hostile), "a\u{fffd}[2J\u{fffd}31m\u{fffd}b\u{fffd}\n\tc");
         assert_eq!(printable("größe 日本"), "größe 日本");
+    }
+
+    #[test]
+    fn paths_are_quoted_for_the_shell() {
+        assert_eq!(quoted(Path::new("/srv/a-b.c")), "/srv/a-b.c");
+        assert_eq!(quoted(Path::new("/my files/it's")), "'/my files/it'\\''s'");
     }
 }

@@ -1,6 +1,7 @@
 //! The served directory or volume and the addresses, from the command line.
 
 use crate::config::{self, HTTP_DEFAULT, NFS_DEFAULT, NINEP_DEFAULT, Serve};
+use crate::listening::Bound;
 use crate::service;
 use crate::size;
 use crate::volume::create::Create;
@@ -10,7 +11,6 @@ use crate::volume::info::Facts;
 use base::{Name, Stat, Time};
 use node::Protocol;
 use node::script::Source;
-use reactor::Address;
 use std::net::ToSocketAddrs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -42,9 +42,6 @@ pub(crate) enum What {
     /// The tree of a 9P server, by its name.
     Remote(Vec<base::op::Address>, String),
 }
-
-/// A listening port: protocol and address.
-pub(crate) type Bound = (Protocol, Address);
 
 /// Finds the tree to serve; creates and opens the volume, if it is one. Messages go to `say`.
 pub(crate) fn find(serve: &Serve, emit: &dyn Fn(&str)) -> Result<TreeSource, String> {
@@ -208,6 +205,7 @@ pub(crate) fn addresses(serve: &Serve, inherited: &[Bound]) -> Result<Vec<Bound>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reactor::Address;
 
     #[test]
     fn an_unknown_host_is_named() {

@@ -5,8 +5,8 @@
 //! privileges up before it listens, and leaves the portmapper at its end, so the socket is opened
 //! first and kept. It is a UDP socket: the portmapper closes idle connections.
 
+use crate::listening::patiently;
 use crate::log;
-use crate::serve::patiently;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::linux::net::SocketAddrExt as _;

@@ -236,7 +236,7 @@ pub(crate) type Outcome<T> = Result<T, Trouble>;
 
 /// Writes JSON to standard output.
 fn say_json(value: &impl Serialize) -> Outcome<()> {
-    frame::emit(&(crate::volume::json(value) + "\n"))
+    frame::emit(&(crate::output::json(value) + "\n"))
 }
 
 /// Returns a unique name in the directory of a path.

@@ -15,7 +15,7 @@ mod status;
 
 pub(crate) use op::Operation;
 
-use crate::greeting::quoted;
+use crate::output::quoted;
 use clap::Subcommand;
 use std::path::Path;
 use std::process::ExitCode;

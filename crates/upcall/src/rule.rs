@@ -10,7 +10,8 @@
 
 use crate::config::Serve;
 use crate::homes::Homes;
-use crate::place::{Bound, TreeSource, What};
+use crate::listening::Bound;
+use crate::place::{TreeSource, What};
 use crate::space::Space;
 use base::{Caller, Error, User};
 use node::{Clients, Identity, Protocol};

@@ -1,13 +1,15 @@
 //! `upcall serve`: opens the served tree, prints how to reach it, runs the node.
 
+use crate::clock::wall_at_zero;
 use crate::config::{Form, Serve};
 use crate::files;
 use crate::fronts::{Fronts, Plan};
 use crate::greeting::Greeting;
 use crate::hosting::{self, Hosting};
+use crate::listening::{Bound, nfs_port, patiently};
 use crate::log;
 use crate::nfs;
-use crate::place::{self, Bound, TreeSource, What};
+use crate::place::{self, TreeSource, What};
 use crate::portmapper::{Portmapper, Registration};
 use crate::record::{Recording, Sheet};
 use crate::replica::kept;
@@ -26,7 +28,7 @@ use std::net::Ipv6Addr;
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Exit code after a failed write to a volume.
 const STORAGE_FAILED: u8 = 1;
@@ -123,15 +125,6 @@ fn register(
     });
     let own: Vec<u16> = own.collect();
     both.map(|(portmapper, port)| Registration::new(portmapper, port, &own)).transpose()
-}
-
-/// Returns the port of the first NFS address that IPv4 clients reach: the portmapper's protocol has
-/// no others.
-pub(crate) fn nfs_port(addresses: &[Bound]) -> Option<u16> {
-    addresses.iter().find_map(|bound| match bound {
-        (Protocol::Nfs, Address::Tcp(address)) if address.is_ipv4() => Some(address.port()),
-        (Protocol::Nfs | Protocol::NineP | Protocol::Http, _) => None,
-    })
 }
 
 /// Ends the log and the other threads.
@@ -304,11 +297,6 @@ fn share(
     }
 }
 
-/// Returns the wall-clock time when the world's clock was zero.
-pub(crate) fn wall_at_zero(world: &World) -> base::Time {
-    base::Time::from_nanos(world.wall().as_nanos() - world.now().0.cast_signed())
-}
-
 /// Passes the served tree to the world; returns the description of a volume.
 fn open(world: &mut World, place: TreeSource) -> Result<(Served, Option<String>), String> {
     let TreeSource { path, stat, what } = place;
@@ -452,26 +440,6 @@ fn listen(
     };
     let ports = all.iter().map(port).collect();
     Ok((ports, all.into_iter().map(|(_, bound)| bound).collect()))
-}
-
-/// Time that the kernel may take to close the sockets of a killed server: those of an io_uring
-/// close after the end of its process.
-const CLOSE_TIME: Duration = Duration::from_secs(1);
-
-/// Binds an address, waiting a moment while it is in use.
-#[allow(clippy::disallowed_methods, reason = "it waits for the kernel, before it serves")]
-pub(crate) fn patiently<T>(mut bind: impl FnMut() -> io::Result<T>) -> io::Result<T> {
-    let begun = Instant::now();
-    loop {
-        match bind() {
-            Err(error)
-                if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < CLOSE_TIME =>
-            {
-                std::thread::sleep(CLOSE_TIME / 100);
-            }
-            result => return result,
-        }
-    }
 }
 
 fn refuse_port(protocol: Protocol, address: &Address, error: &io::Error) -> String {

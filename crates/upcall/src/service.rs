@@ -1,8 +1,8 @@
 //! Service manager: sockets that it has opened (socket activation), and notifications of state
 //! (`sd_notify(3)`). Without one there are no sockets, and notifications go nowhere.
 
+use crate::listening::Bound;
 use crate::log::{self, ToLog};
-use crate::place::Bound;
 use node::Protocol;
 use node::log::{Access, Log, LogMessage};
 use reactor::Inherited;

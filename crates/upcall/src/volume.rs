@@ -21,7 +21,6 @@ pub(crate) mod served;
 mod snapshot;
 
 use clap::Subcommand;
-use serde::Serialize;
 use std::process::ExitCode;
 
 /// Commands for volumes.
@@ -57,9 +56,4 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, String> {
         Command::Rollback(rollback) => rollback::run(rollback),
         Command::Copy(copy) => copy::run(copy),
     }
-}
-
-/// Returns a value as JSON.
-pub(crate) fn json(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).expect("names and numbers are JSON")
 }

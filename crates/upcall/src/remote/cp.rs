@@ -61,7 +61,7 @@ fn one(frame: &Frame, cp: &Cp, from: &Path, to: &Path, shared: &Shared) -> Outco
     if source.is_dir() {
         return tree(frame, cp, from, to, shared);
     }
-    let there = super::list::unless_gone(frame.client.metadata(to))?;
+    let there = super::trees::unless_gone(frame.client.metadata(to))?;
     if there.is_some_and(|there| there.inode == source.inode && source.is_file()) {
         let (from, to) = (from.display(), to.display());
         let text = format!("cannot copy {from} to {to}: they are the same file; name another one");

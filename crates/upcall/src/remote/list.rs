@@ -293,15 +293,6 @@ fn text(shown: &Shown) -> String {
     text
 }
 
-/// Maps the error of a missing file to `None`.
-pub(super) fn unless_gone<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
-    match found {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! `upcall mv`: renames files and directories of a server.
 
 use super::frame::{self, Frame};
-use super::list::unless_gone;
+use super::trees::unless_gone;
 use super::{Outcome, Server, Trouble, temporary};
 use clap::Args;
 use client::{Client, Dialect};

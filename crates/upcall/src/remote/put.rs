@@ -5,8 +5,8 @@
 //! written directly.
 
 use super::frame::{self, Frame};
-use super::list::unless_gone;
 use super::report::Shared;
+use super::trees::unless_gone;
 use super::{Outcome, Server, Trouble, temporary, trees};
 use base::is_temporary;
 use clap::Args;

@@ -1,6 +1,5 @@
 //! Trees of a server: walks, and concurrent transfers.
 
-use super::list::unless_gone;
 use super::{Outcome, Trouble};
 use client::{Client, DEPTH_MAX, Entry, Error, Kind, Metadata, Time};
 use std::os::unix::ffi::OsStrExt as _;
@@ -135,6 +134,15 @@ pub(crate) fn metadata(
         });
         known.collect()
     })
+}
+
+/// Maps the error of a missing file to `None`.
+pub(super) fn unless_gone<T>(found: Result<T, Error>) -> Result<Option<T>, Error> {
+    match found {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

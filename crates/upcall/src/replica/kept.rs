@@ -1,7 +1,7 @@
 //! Opening of a replica's volume, to serve it.
 
 use crate::clock;
-use crate::greeting::quoted;
+use crate::output::quoted;
 use crate::place;
 use crate::volume::file::{self, FileDisk, How};
 use base::Time;

@@ -146,7 +146,7 @@ pub(crate) fn run(check: &Check) -> Result<ExitCode, String> {
         }
     };
     match check.json {
-        true => out_line!("{}", super::json(&report)),
+        true => out_line!("{}", crate::output::json(&report)),
         false => report.print(check),
     }
     Ok(ExitCode::from(u8::from(!report.clean)))

@@ -6,7 +6,7 @@
 
 use super::file::{self, FileDisk, How};
 use crate::clock;
-use crate::greeting::quoted;
+use crate::output::quoted;
 use crate::progress::Progress;
 use crate::size;
 use base::{Block, Instant};

@@ -1,7 +1,7 @@
 //! Opening of a volume's file with straight-line code, and the next steps after a failure.
 
 use crate::clock::Clock;
-use crate::greeting::quoted;
+use crate::output::quoted;
 use crate::progress::{self, Progress};
 use crate::size;
 use base::{Block, Instant};

@@ -110,7 +110,7 @@ pub(crate) fn run(grow: &Grow) -> Result<ExitCode, String> {
     let (bytes_before, bytes) = (bytes_of(&before), bytes_of(&after));
     let report = Report { path: path.display().to_string(), bytes_before, bytes };
     match grow.json {
-        true => out_line!("{}", super::json(&report)),
+        true => out_line!("{}", crate::output::json(&report)),
         false => out_line!(
             "grown {} from {} to {}",
             report.path,

@@ -171,7 +171,7 @@ pub(crate) fn run(info: &Info) -> Result<ExitCode, String> {
         Ok(Facts { served: served.cloned(), journal_used_bytes: known, ..facts })
     })?;
     match info.json {
-        true => out_line!("{}", super::json(&facts)),
+        true => out_line!("{}", crate::output::json(&facts)),
         false => crate::output::out(format_args!("{facts}")),
     }
     Ok(ExitCode::SUCCESS)

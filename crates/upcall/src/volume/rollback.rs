@@ -69,7 +69,7 @@ pub(crate) fn run(rollback: &Rollback) -> Result<ExitCode, String> {
     })?;
     let (shown, snapshot) = (path.display().to_string(), name.clone());
     match rollback.json {
-        true => out_line!("{}", super::json(&Report { path: shown, snapshot, before })),
+        true => out_line!("{}", crate::output::json(&Report { path: shown, snapshot, before })),
         false => out_line!(
             "rolled {shown} back to snapshot {snapshot}\nthe state before is kept as snapshot \
              {before}"

@@ -98,7 +98,7 @@ fn list(path: &Path, json: bool) -> Result<(), String> {
         Ok(List { path: shown.to_string(), served: served.cloned(), epoch, snapshots })
     })?;
     if json {
-        out_line!("{}", super::json(&list));
+        out_line!("{}", crate::output::json(&list));
         return Ok(());
     }
     if let Some(served) = &list.served {

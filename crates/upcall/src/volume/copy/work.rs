@@ -551,7 +551,7 @@ impl Report {
     /// Prints the results; returns the exit code.
     pub(crate) fn emit(&self, json: bool) -> ExitCode {
         match json {
-            true => out_line!("{}", crate::volume::json(self)),
+            true => out_line!("{}", crate::output::json(self)),
             false => self.print(),
         }
         match (self.interrupted, self.errors.is_empty()) {
