@@ -7,6 +7,29 @@ use std::fmt;
 /// Default memory limit of a storelet: 256 MiB together with the server's overhead.
 const MEMORY: u64 = 250 << 20;
 
+/// Trigger that ends a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// Time: the driver of the guests calls [`Engine::tick`](crate::Engine::tick).
+    Ticks,
+    /// Time as in `Ticks`, with metered instructions.
+    Metered,
+    /// Number of instructions, approximately: deterministic.
+    Fuel(u64),
+}
+
+impl Pace {
+    /// Returns whether slices are limited by time.
+    pub(crate) fn is_by_time(self) -> bool {
+        matches!(self, Pace::Ticks | Pace::Metered)
+    }
+
+    /// Returns whether instructions are metered.
+    pub(crate) fn counts(self) -> bool {
+        matches!(self, Pace::Metered | Pace::Fuel(_))
+    }
+}
+
 /// Resource limits of a storelet; `u64::MAX` means unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {

@@ -12,13 +12,11 @@ mod streams;
 mod way;
 
 pub use directories::handed_out;
-pub(crate) use intrinsics::FUNCTIONS as INTRINSICS;
 pub(crate) use streams::open_input;
 
 use crate::abi::Errno;
 use crate::client::Client;
-use crate::guest::Exit;
-use crate::host::{Host, Stop};
+use crate::host::{Exit, Host, Stop};
 use std::mem;
 use wasmtime::{AsContextMut as _, Caller, Extern, Linker};
 

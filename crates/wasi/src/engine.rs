@@ -1,6 +1,7 @@
 //! Engines, which compile modules and instantiate guests.
 
 use crate::artifact::Artifact;
+use crate::budget::Pace;
 use crate::calls;
 use crate::compiled::{Code, Hash};
 use crate::host::Host;
@@ -29,29 +30,6 @@ const TABLE_KEPT: usize = 16 << 10;
 
 /// Maximum size of the engine's record of an instance, such as function references, bytes.
 const INSTANCE_MAX: usize = 4 << 20;
-
-/// Trigger that ends a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// Time: the driver of the guests calls [`Engine::tick`].
-    Ticks,
-    /// Time as in `Ticks`, with metered instructions.
-    Metered,
-    /// Number of instructions, approximately: deterministic.
-    Fuel(u64),
-}
-
-impl Pace {
-    /// Returns whether slices are limited by time.
-    pub(crate) fn is_by_time(self) -> bool {
-        matches!(self, Pace::Ticks | Pace::Metered)
-    }
-
-    /// Returns whether instructions are metered.
-    pub(crate) fn counts(self) -> bool {
-        matches!(self, Pace::Metered | Pace::Fuel(_))
-    }
-}
 
 /// Compiles modules and links them to the host functions.
 pub struct Engine {

@@ -1,9 +1,9 @@
 //! A guest: a running program, as a coroutine.
 
-use crate::budget::{Budget, Reason, Used};
+use crate::budget::{Budget, Pace, Reason, Used};
 use crate::calls;
-use crate::engine::{Pace, Program};
-use crate::host::{Host, Stop};
+use crate::engine::Program;
+use crate::host::{Exit, Host, Start, Stop};
 use crate::host_channel::{Given, Got, HostChannel, Stream, Times, Want};
 use base::Error;
 use std::fmt;
@@ -21,26 +21,6 @@ const FUEL_SLICE: u64 = 1_000_000;
 
 /// Size of a page of WebAssembly memory, bytes.
 const PAGE: u64 = 64 << 10;
-
-/// Parameters for starting a program.
-#[derive(Clone, Debug)]
-pub struct Start {
-    /// Arguments, beginning with the program name.
-    pub args: Vec<Vec<u8>>,
-    /// Environment variables: `NAME=value`.
-    pub env: Vec<Vec<u8>>,
-    /// Directory visible as `/`. The guest releases this reference.
-    pub root: NodeId,
-    /// File that serves as standard input: a directory that the guest does not release, a path from
-    /// there, and whether links are refused on the path. `None`: input is fed.
-    pub stdin: Option<(NodeId, Vec<u8>, bool)>,
-    /// Whether the guest may change files.
-    pub writes: bool,
-    /// Seed of its random numbers; unpredictable.
-    pub seed: [u8; 32],
-    /// Resource limits.
-    pub budget: Budget,
-}
 
 /// Outcome of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,24 +45,6 @@ pub enum Pause {
     /// End of the guest.
     Ended(Ended),
 }
-
-/// Trap that a host call raises to end the guest.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Exit {
-    Own(u32),
-    Ended(Reason),
-}
-
-impl fmt::Display for Exit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Exit::Own(code) => write!(f, "exit code {code}"),
-            Exit::Ended(reason) => write!(f, "{reason}"),
-        }
-    }
-}
-
-impl std::error::Error for Exit {}
 
 /// A running program.
 pub struct Guest {

@@ -1,8 +1,7 @@
 //! Host state of one guest.
 
 use crate::abi::{self, Errno};
-use crate::budget::{Budget, Reason};
-use crate::engine::Pace;
+use crate::budget::{Budget, Pace, Reason};
 use crate::host_channel::{Given, HostChannel, Stream};
 use crate::listings::{Entries, Seen};
 use crate::prefetcher::Prefetcher;
@@ -10,6 +9,7 @@ use crate::window::Window;
 use base::{Error, Stat};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng as _;
+use std::fmt;
 use tree::{NodeId, OpenId};
 use wasmtime::{Memory, ResourceLimiter};
 
@@ -20,6 +20,26 @@ const WINDOWS_MAX: usize = 2 << 20;
 const ASKS_LEFT: u64 = 8;
 const BYTES_LEFT: u64 = 128 << 10;
 
+/// Parameters for starting a program.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Arguments, beginning with the program name.
+    pub args: Vec<Vec<u8>>,
+    /// Environment variables: `NAME=value`.
+    pub env: Vec<Vec<u8>>,
+    /// Directory visible as `/`. The guest releases this reference.
+    pub root: NodeId,
+    /// File that serves as standard input: a directory that the guest does not release, a path from
+    /// there, and whether links are refused on the path. `None`: input is fed.
+    pub stdin: Option<(NodeId, Vec<u8>, bool)>,
+    /// Whether the guest may change files.
+    pub writes: bool,
+    /// Seed of its random numbers; unpredictable.
+    pub seed: [u8; 32],
+    /// Resource limits.
+    pub budget: Budget,
+}
+
 /// Reason why a host call fails.
 #[derive(Debug)]
 pub(crate) enum Stop {
@@ -28,6 +48,24 @@ pub(crate) enum Stop {
     /// End of the guest.
     Ended(Reason),
 }
+
+/// Trap that a host call raises to end the guest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Exit {
+    Own(u32),
+    Ended(Reason),
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Exit::Own(code) => write!(f, "exit code {code}"),
+            Exit::Ended(reason) => write!(f, "{reason}"),
+        }
+    }
+}
+
+impl std::error::Error for Exit {}
 
 impl From<Errno> for Stop {
     fn from(errno: Errno) -> Stop {
@@ -216,7 +254,7 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(start: &crate::Start, channel: HostChannel, pace: Pace) -> Host {
+    pub(crate) fn new(start: &Start, channel: HostChannel, pace: Pace) -> Host {
         Host {
             channel,
             memory: None,

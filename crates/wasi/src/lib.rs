@@ -24,12 +24,13 @@ mod prefetcher;
 mod window;
 
 pub use artifact::{Artifact, Broken, Key};
-pub use budget::{Budget, Reason, Used};
+pub use budget::{Budget, Pace, Reason, Used};
 pub use calls::handed_out;
 pub use client::DEVICE;
 pub use compiled::{Code, Hash, NoHash, Refused};
-pub use engine::{Engine, Engines, GUESTS_MAX, Pace, Program, WeakProgram};
-pub use guest::{Ended, Guest, Pause, Start};
+pub use engine::{Engine, Engines, GUESTS_MAX, Program, WeakProgram};
+pub use guest::{Ended, Guest, Pause};
+pub use host::Start;
 pub use host_channel::{Given, Got, Stream, Times, Want};
 
 // Integration tests and unit tests share the support module, under the same crate name.

@@ -8,7 +8,6 @@
 
 mod body;
 
-use crate::calls::INTRINSICS;
 use crate::compiled::Refused;
 use body::Totals;
 use std::ops::Range;
@@ -329,6 +328,10 @@ fn invalid(error: BinaryReaderError) -> Refused {
 fn shown_error(message: &str) -> String {
     message.chars().take(200).flat_map(char::escape_default).collect()
 }
+
+/// Names of the functions of the module `upcall`.
+pub(crate) const INTRINSICS: [&str; 6] =
+    ["count_byte", "crc32", "find", "find_byte", "find_byte_last", "sha256_blocks"];
 
 /// Functions of WASI preview 1; a test compares them with those of the linker.
 const FUNCTIONS: [&str; 46] = [

@@ -5,7 +5,7 @@
 //! yield between them; where fuel is metered, they consume as much as the equivalent instructions.
 
 use super::Call;
-use crate::host::{Host, Stop};
+use crate::host::{Exit, Host, Stop};
 use crate::host_channel::Want;
 use memchr::memmem::Finder;
 use sha2::digest::generic_array::GenericArray;
@@ -13,10 +13,6 @@ use wasmtime::{Caller, Linker, Trap, bail};
 
 /// Name of the import module.
 const MODULE: &str = "upcall";
-
-/// Names of the functions.
-pub(crate) const FUNCTIONS: [&str; 6] =
-    ["count_byte", "crc32", "find", "find_byte", "find_byte_last", "sha256_blocks"];
 
 /// Cost of a function.
 pub(super) struct Cost {
@@ -52,7 +48,7 @@ impl Call<'_> {
     async fn give_way(&mut self) -> Outcome<()> {
         match self.client().want(Want::Sleep(0)).await {
             Ok(_) => Ok(()),
-            Err(Stop::Ended(reason)) => Err(crate::guest::Exit::Ended(reason).into()),
+            Err(Stop::Ended(reason)) => Err(Exit::Ended(reason).into()),
             Err(Stop::Errno(errno)) => unreachable!("waiting fails with {errno:?}"),
         }
     }

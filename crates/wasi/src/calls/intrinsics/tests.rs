@@ -1,4 +1,4 @@
-use super::FUNCTIONS;
+use crate::module::INTRINSICS;
 use crate::support::drive::{self, Session};
 use crate::support::ram::Ram;
 use crate::{Budget, Ended, Reason};
@@ -6,7 +6,7 @@ use sha2::{Digest as _, Sha256};
 
 /// Runs a guest that has text at an address and writes eight words.
 fn run(data: &str, pages: u32, body: &str, fuel: u64) -> drive::Run {
-    let imports: String = FUNCTIONS
+    let imports: String = INTRINSICS
         .iter()
         .map(|name| {
             let four = *name == "find";
