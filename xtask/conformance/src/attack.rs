@@ -24,6 +24,7 @@
 #[allow(clippy::unwrap_used, dead_code, reason = "a file system of tests")]
 mod fuse;
 pub(crate) mod healthy;
+mod kind;
 mod kinds;
 mod nfs;
 mod programs;
@@ -34,7 +35,7 @@ mod webdav;
 
 use anyhow::{Context, Result, bail, ensure};
 use healthy::Times;
-use kinds::Kind;
+use kind::Kind;
 use rig::report::Report;
 use rig::server::{self, Kind as Program, Server};
 use rig::sh;

@@ -1,41 +1,15 @@
 //! The attacks.
 
+use super::kind::{
+    IDLE_ALL, IDLE_EACH, Kind, Mute, PLAIN, TATTACH, TCLUNK, TLCREATE, TLOCK, TLOPEN, TREAD,
+    TREADDIR, TREMOVE, TVERSION, TWALK, TWRITE, TXATTRCREATE, unread,
+};
 use super::{Target, programs};
 use anyhow::{Result, ensure};
 use rig::client::{Client, Message, ROOT};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
-
-/// One kind of attack.
-pub(super) struct Kind {
-    pub(super) name: &'static str,
-    /// Description, behind "100 clients".
-    pub(super) does: &'static str,
-    /// Whether the server has a volume at `vol`, and another server at `far`.
-    pub(super) has_space: bool,
-    /// Whether it needs a hanging mount.
-    pub(super) mounts: bool,
-    /// Threads of the server.
-    pub(super) threads: usize,
-    /// Memory accounted separately from that of connections, KiB.
-    pub(super) memory_kib: u64,
-    /// Number of connections, if not one for each attacker.
-    pub(super) connections: u64,
-    /// One attempt of one attacker; repeated until the attack is over.
-    pub(super) attack: fn(&Target, usize) -> Result<()>,
-}
-
-pub(super) const PLAIN: Kind = Kind {
-    name: "",
-    does: "",
-    has_space: false,
-    mounts: false,
-    threads: 1,
-    memory_kib: 0,
-    connections: 0,
-    attack: |_, _| Ok(()),
-};
 
 /// Maximum memory of open files of replicated services, KiB ("services" in the queues).
 const SERVICES_KIB: u64 = 256 << 10;
@@ -49,10 +23,6 @@ const MODULES_KIB: u64 = (256 + 256) << 10;
 /// Contents of open service files, KiB.
 const SERVICE_FILES_KIB: u64 = 16 << 10;
 
-/// Idle connections held by each attacker, and by all attackers.
-pub(super) const IDLE_EACH: usize = 95;
-pub(super) const IDLE_ALL: u64 = 20_000;
-
 /// Ranges locked by each attacker, and conflicting lock requests left pending.
 const LOCKS: u64 = 600;
 const LOCK_WAITS: u16 = 40;
@@ -62,19 +32,6 @@ const OPENS: u32 = 5_000;
 
 /// Extents of each file that is freed.
 const EXTENTS: u64 = 500;
-
-pub(super) const TLOPEN: u8 = 12;
-pub(super) const TLCREATE: u8 = 14;
-const TXATTRCREATE: u8 = 32;
-const TREADDIR: u8 = 40;
-const TLOCK: u8 = 52;
-const TVERSION: u8 = 100;
-const TATTACH: u8 = 104;
-pub(super) const TREMOVE: u8 = 122;
-pub(super) const TWALK: u8 = 110;
-pub(super) const TREAD: u8 = 116;
-pub(super) const TWRITE: u8 = 118;
-pub(super) const TCLUNK: u8 = 120;
 
 /// Returns all kinds.
 pub(super) fn all() -> impl Iterator<Item = &'static Kind> {
@@ -288,62 +245,6 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// A connection that is written to and never read.
-pub(super) struct Mute(TcpStream);
-
-impl Mute {
-    pub(super) fn connect(port: u16) -> Result<Mute> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_nonblocking(true)?;
-        Ok(Mute(stream))
-    }
-
-    /// Stops reading from a nonblocking connection.
-    pub(super) fn of(stream: TcpStream) -> Mute {
-        Mute(stream)
-    }
-
-    /// Sends as much as the socket accepts now; returns the rest.
-    pub(super) fn push<'a>(&mut self, mut bytes: &'a [u8]) -> Result<&'a [u8]> {
-        while !bytes.is_empty() {
-            match self.0.write(bytes) {
-                Ok(count) => bytes = &bytes[count..],
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(bytes)
-    }
-
-    /// Sends bytes as the server takes them, and keeps the connection until the attack is over.
-    pub(super) fn send_and_keep(mut self, target: &Target, bytes: &[u8]) -> Result<()> {
-        let mut rest = bytes;
-        while !rest.is_empty() && !target.over() {
-            rest = self.push(rest)?;
-            target.hold(Duration::from_millis(5));
-        }
-        target.keep(|| self.lives());
-        Ok(())
-    }
-
-    /// Receives available bytes; returns whether the connection is still open.
-    fn take(&mut self, printed: &mut Vec<u8>) -> bool {
-        match self.0.read_to_end(printed) {
-            Ok(_) => false,
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
-        }
-    }
-
-    /// Returns whether the connection is still open.
-    pub(super) fn lives(&self) -> bool {
-        let mut byte = [0];
-        match self.0.peek(&mut byte) {
-            Ok(count) => count > 0,
-            Err(error) => error.kind() == ErrorKind::WouldBlock,
-        }
-    }
-}
-
 fn unfinished_write(target: &Target, _number: usize) -> Result<()> {
     let mute = Mute::connect(target.ninep)?;
     let mut bytes = Vec::new();
@@ -353,13 +254,6 @@ fn unfinished_write(target: &Target, _number: usize) -> Result<()> {
     let length = bytes.len() + (1 << 20) - 6;
     bytes.resize(length, 7);
     mute.send_and_keep(target, &bytes)
-}
-
-pub(super) fn unread(target: &Target, request: &[u8]) -> Result<()> {
-    let mut mute = Mute::connect(target.http)?;
-    mute.push(request)?;
-    target.keep(|| mute.lives());
-    Ok(())
 }
 
 fn unread_reads(target: &Target, _number: usize) -> Result<()> {

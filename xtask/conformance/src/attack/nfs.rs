@@ -1,7 +1,7 @@
 //! Attacks over NFS version 3, with messages of their own (RFC 1813, RFC 5531).
 
 use super::Target;
-use super::kinds::{IDLE_ALL, IDLE_EACH, Kind, Mute, PLAIN};
+use super::kind::{IDLE_ALL, IDLE_EACH, Kind, Mute, PLAIN};
 use anyhow::{Result, ensure};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

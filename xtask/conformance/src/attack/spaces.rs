@@ -1,7 +1,7 @@
 //! Attacks on a server that has a volume and mounts another server.
 
 use super::Target;
-use super::kinds::{Kind, PLAIN, TCLUNK, TLCREATE, TLOPEN, TREAD, TREMOVE, TWALK, TWRITE};
+use super::kind::{Kind, PLAIN, TCLUNK, TLCREATE, TLOPEN, TREAD, TREMOVE, TWALK, TWRITE};
 use anyhow::{Context, Result, ensure};
 use rig::client::{Client, Message, ROOT};
 use std::path::{Path, PathBuf};

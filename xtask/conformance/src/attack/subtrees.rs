@@ -1,7 +1,7 @@
 //! Attacks by streams of subtrees.
 
 use super::Target;
-use super::kinds::{Kind, PLAIN, TCLUNK, TREAD, TWRITE};
+use super::kind::{Kind, PLAIN, TCLUNK, TREAD, TWRITE};
 use anyhow::Result;
 use rig::client::{Client, Message};
 

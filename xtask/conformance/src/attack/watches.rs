@@ -1,7 +1,7 @@
 //! Attacks by watches of changes.
 
 use super::Target;
-use super::kinds::{Kind, PLAIN, TLCREATE, TREMOVE, TWALK, TWRITE};
+use super::kind::{Kind, PLAIN, TLCREATE, TREMOVE, TWALK, TWRITE};
 use anyhow::Result;
 use rig::client::{Client, Message, ROOT};
 

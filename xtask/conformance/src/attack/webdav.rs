@@ -1,7 +1,7 @@
 //! Attacks with WebDAV.
 
 use super::Target;
-use super::kinds::{Kind, PLAIN, unread};
+use super::kind::{Kind, PLAIN, unread};
 use anyhow::Result;
 use std::io::Write as _;
 use std::net::TcpStream;
