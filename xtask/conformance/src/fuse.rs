@@ -5,6 +5,7 @@ mod ahead;
 mod cases;
 mod exercise;
 mod kills;
+mod watched;
 mod watching;
 
 use super::ground::{Ground, On};

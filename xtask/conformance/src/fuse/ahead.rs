@@ -1,6 +1,6 @@
 //! Directories and small files that the server sends ahead of requests.
 
-use super::watching::{Watched, messages, until};
+use super::watched::{Watched, messages, until};
 use anyhow::{Context as _, Result, ensure};
 use rig::sh;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Changes that a server reports: caches of mounts that last until then, and other watchers.
 
-use super::ahead;
-use super::{signal, until_it_waits};
+use super::watched::{Watched, messages, until};
+use super::{ahead, signal, until_it_waits};
 use crate::ground::Ground;
 use anyhow::{Context as _, Result, bail, ensure};
 use rig::mounted::Mounted;
@@ -13,47 +13,14 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-/// Time after which a change counts as one that is never seen: much less than the time for which
-/// caches are valid.
-const NEVER: Duration = Duration::from_secs(600);
+use std::time::Instant;
 
 /// Rounds of changes.
 const ROUNDS: usize = 50;
 
-/// Two mounts that cache until a change is reported.
-pub(super) struct Watched<'a> {
-    pub(super) server: &'a Server,
-    pub(super) a: &'a Path,
-    pub(super) b: &'a Path,
-}
-
-/// Waits until something is so.
-pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Result<()> {
-    let begin = Instant::now();
-    while !is_so() {
-        ensure!(begin.elapsed() < NEVER, "{what} is not seen");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    Ok(())
-}
-
 /// Returns how often attributes and entries were requested.
 fn questions(server: &Server) -> Result<u64> {
     messages(server, &["Getattr", "Readdir"])
-}
-
-/// Returns how many messages of these types the server has answered.
-pub(super) fn messages(server: &Server, types: &[&str]) -> Result<u64> {
-    let url = format!("http://127.0.0.1:{}/.upcall/metrics", server.http);
-    let metrics = sh::read(&mut sh::cmd("curl", &["-sS", "--fail", &url]))?;
-    let replies = metrics.lines().filter(|line| line.starts_with("upcall_9p_replies_total"));
-    ensure!(replies.clone().count() > 0, "the metrics count no replies");
-    // A type that nobody has sent is not there.
-    let is_meant = |line: &&str| types.iter().any(|name| line.contains(&format!("\"{name}\"")));
-    let counts = replies.filter(is_meant).filter_map(|line| line.rsplit(' ').next());
-    counts.map(|count| count.parse::<u64>().context("a count")).sum()
 }
 
 /// Waits until files can be looked at without a question, after the reports of earlier changes.
