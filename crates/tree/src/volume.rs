@@ -54,6 +54,7 @@ mod remove;
 mod snapshots;
 #[cfg(test)]
 mod tests;
+mod usage;
 pub mod verify;
 mod walk;
 mod write_set;
@@ -70,7 +71,6 @@ use base::{Automaton, Error, Instant, Kind, Stat, Time};
 use counting::Counting;
 use handles::{EntryKey, Node, NodeRef, Open, Opening};
 use pending::{Awaits, CLOSE, COUNTING, GROW, LOOSE, Pending, REAPER, translate};
-use quota::Quotas;
 use read_view::{ReadView, Stop};
 use reaper::{Reaper, Task};
 use record::{Holder, Settings};
@@ -79,6 +79,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::mem;
 use std::time::Duration;
 use store::{Change, Durability, Refusal, Store, Ticket, View};
+use usage::Quotas;
 use write_set::WriteSet;
 
 /// Maximum number of nodes, open files and pending requests together.
@@ -645,7 +646,7 @@ impl Volume {
         if self.quotas.is_none() && self.settings.is_some() {
             let loaded = self
                 .read_view(View::Present)
-                .and_then(|read_view| Ok((quota::load(&read_view)?, read_view.counters()?.next)));
+                .and_then(|read_view| Ok((usage::load(&read_view)?, read_view.counters()?.next)));
             if let Ok((quotas, next)) = loaded {
                 let created = self.store.superblock().created;
                 self.first_number = write_set::first_number(next, created, self.date(now));
@@ -669,7 +670,7 @@ impl Volume {
         match &self.quotas {
             Some(quotas) => Ok(WriteSet::new(read_view, (quotas, self.first_number), date)),
             None => {
-                let missing = quota::load(&read_view).err();
+                let missing = usage::load(&read_view).err();
                 let missing = missing.or_else(|| read_view.counters().err());
                 Err(missing.unwrap_or(Stop::Failed(Error::Io)))
             }
@@ -686,7 +687,7 @@ impl Volume {
     ) -> Result<(), Refusal> {
         self.store.commit(now, ticket, changes, durability, &mut self.inbox)?;
         if let Some(quotas) = &mut self.quotas
-            && quota::note(quotas, changes)
+            && usage::note(quotas, changes)
         {
             self.settings = None;
         }

@@ -12,9 +12,9 @@
 //!
 #![doc = include_str!("counting/states.md")]
 
-use super::quota::Usage;
 use super::read_view::Stop;
 use super::record::{ENTRIES, Entry, Holder, INODES, Inode, Quota, key, of_key};
+use super::usage::Usage;
 use super::write_set::WriteSet;
 use base::{Automaton, Error, Instant, Kind};
 use std::collections::VecDeque;

@@ -3,14 +3,11 @@
 use super::NodeRef;
 use super::plan::{Answer, Commit, Effects, Placing, Plan, Planned, Planner, Progress};
 use super::read_view::{ReadView, Stop};
-use super::record::{DATA, FreeReason, Inode};
+use super::record::{DATA, FreeReason, Inode, SIZE_MAX, TARGET_MAX};
 use super::write_set::{self, WriteSet};
 use crate::request::{OpenId, Reply};
 use base::{Buf, Error, Kind};
 use store::{Block, Change, Extent, Layout, Piece, View};
-
-/// Maximum size of a file, bytes: the largest in clients of the protocols.
-pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// Maximum size of a read that is copied into one buffer, bytes.
 const COPY_MAX: usize = 16 << 10;
@@ -282,7 +279,7 @@ pub(super) fn target(read_view: &ReadView<'_>, ino: u64, inode: &Inode) -> Resul
     if !write_set::has_contents(inode) {
         return Ok(inode.target.clone());
     }
-    let count = usize::try_from(inode.size).map_err(|_| Error::Io)?.min(super::make::TARGET_MAX);
+    let count = usize::try_from(inode.size).map_err(|_| Error::Io)?.min(TARGET_MAX);
     Ok(copied(read_view, ino, Bounds { offset: 0, count, headroom: 0 })?.to_vec())
 }
 

@@ -4,16 +4,13 @@ use super::data;
 use super::permission::{SEARCH, WRITE};
 use super::plan::{Answer, Effects, Plan, Planned, Planner, answer};
 use super::read_view::Stop;
-use super::record::{DATA, FreeReason, Inode, ORPHANS, Orphan, key};
+use super::record::{DATA, FreeReason, Inode, ORPHANS, Orphan, TARGET_MAX, key};
 use super::walk::{damaged, expect_plain, wanted};
 use super::write_set::{LINKS_MAX, WriteSet};
 use super::{NodeRef, Opening};
 use crate::request::{NodeId, Reply};
 use base::{Access, Error, Kind, Name};
 use store::{Change, View};
-
-/// Maximum length of the target of a symbolic link, bytes (Linux `PATH_MAX` without the NUL).
-pub(super) const TARGET_MAX: usize = 4095;
 
 /// Maximum length of a target stored in the inode's record, bytes.
 const TARGET_SHORT: usize = 255;

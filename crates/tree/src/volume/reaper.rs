@@ -10,9 +10,9 @@
 //!
 #![doc = include_str!("reaper/states.md")]
 
-use super::data::{self, SIZE_MAX};
+use super::data;
 use super::read_view::{ReadView, Stop};
-use super::record::{DATA, FreeReason, ORPHANS, Orphan, key, of_key};
+use super::record::{DATA, FreeReason, ORPHANS, Orphan, SIZE_MAX, key, of_key};
 use super::remove::ATTRS_AT_ONCE;
 use super::write_set::WriteSet;
 use base::{Automaton, Error, Instant};

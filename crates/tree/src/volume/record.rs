@@ -71,6 +71,12 @@ pub(super) const QUOTAS: Table = Table(262);
 /// The inode of the root directory.
 pub(super) const ROOT: u64 = 1;
 
+/// Maximum size of a file, bytes: the largest in clients of the protocols.
+pub(super) const SIZE_MAX: u64 = i64::MAX as u64;
+
+/// Maximum length of the target of a symbolic link, bytes (Linux `PATH_MAX` without the NUL).
+pub(super) const TARGET_MAX: usize = 4095;
+
 /// Versions of this format: without quotas, and with quotas since there was one.
 pub(super) const VERSIONS: [u32; 2] = [1, 2];
 

@@ -6,11 +6,11 @@
 //! ([`Verifier::path_of`]). It takes memory for each inode and one of its names.
 
 use super::names::{ALIKE_MAX, first_cookie};
-use super::quota::{Quotas, Usage};
 use super::record::{
     ATTRS, Attr, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, FreeReason, Holder, INODES, Inode,
     ORPHANS, Orphan, QUOTAS, Quota, ROOT, SETTINGS, SETTINGS_KEY, Settings, of_key, of_pair,
 };
+use super::usage::{Quotas, Usage};
 use base::Kind;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -4,13 +4,12 @@
 //! twice; they become changes of the store at the end. Entries and attributes become changes at
 //! once: no plan reads one that it has changed.
 
-use super::data::SIZE_MAX;
-use super::quota::{Quotas, Usage};
 use super::read_view::{ReadView, Stop};
 use super::record::{
     ATTRS, COUNTERS_KEY, Counters, DATA, ENTRIES, Entry, FreeReason, Holder, INODES, Inode,
-    ORPHANS, Orphan, QUOTAS, Quota, ROOT, SETTINGS, key, pair,
+    ORPHANS, Orphan, QUOTAS, Quota, ROOT, SETTINGS, SIZE_MAX, key, pair,
 };
+use super::usage::{Quotas, Usage};
 use base::{Error, Kind, Name, Time};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
