@@ -1,4 +1,4 @@
-//! What an attack is, and what several attacks use.
+//! Parameters of an attack, and connections that several attacks use.
 
 use super::Target;
 use anyhow::Result;
