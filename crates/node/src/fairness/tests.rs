@@ -376,6 +376,22 @@ fn slow_submissions_make_turns_shorter_and_cost_nobody() {
 }
 
 #[test]
+fn replies_sent_together_count_as_one_operation() {
+    let cost = |has_tick| {
+        let mut node = node_with_connections();
+        let mut bytes = Vec::new();
+        Tmessage::Version { msize: 8192, version: b"9P2000" }.encode(NO_TAG, &mut bytes);
+        node.queue.receive(Client::of_slot(0), Ok(Buf::from(bytes)));
+        if has_tick {
+            node.queue.tick(Client::of_slot(0));
+        }
+        turn(&mut node, Vec::new());
+        node.queue.flows[HOME][0].cost
+    };
+    assert_eq!(cost(false), cost(true), "both inputs lead to one send");
+}
+
+#[test]
 fn a_connection_that_sends_its_request_in_parts_has_no_credit() {
     let mut node = node_with_connections();
     let mut bytes = Vec::new();
