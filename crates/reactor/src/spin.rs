@@ -25,8 +25,8 @@ const FEW: usize = 2;
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-/// Time after which the number of context switches is read again: a call for each spinning would
-/// be a seventh of the calls for a request.
+/// Time after which the number of context switches is read again: with a call for each spinning,
+/// a request of a client with one at a time took three more.
 const SWITCHES_AGE_MAX: Duration = Duration::from_millis(1);
 
 /// State of spinning.

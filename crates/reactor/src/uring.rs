@@ -482,7 +482,6 @@ impl Uring {
 
     /// Submits queued operations, and sleeps if there is nothing else to do.
     fn enter(&mut self, sleep: bool, timeout: Option<Duration>) {
-        self.common.statistics.kernel_entries += 1;
         if sleep && self.look(timeout) {
             return;
         }
@@ -511,6 +510,7 @@ impl Uring {
         assert!(completions.is_empty(), "all were looked at");
         self.ring.take(&mut completions, EVENTS_MAX);
         self.turn = self.common.clock.now();
+        self.common.statistics.kernel_entries = self.ring.calls();
         for completion in completions.drain(..) {
             self.complete(&completion);
         }

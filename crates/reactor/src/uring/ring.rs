@@ -28,6 +28,8 @@ pub(crate) struct Ring {
     /// Entries that did not fit into the submission queue, in order.
     backlog: VecDeque<squeue::Entry>,
     bulk: Bulk<squeue::Entry>,
+    /// Number of calls of the kernel.
+    calls: u64,
 }
 
 impl Ring {
@@ -41,7 +43,7 @@ impl Ring {
             .setup_cqsize(COMPLETIONS)
             .dontfork()
             .build(SUBMISSIONS)?;
-        Ok(Ring { ring, backlog: VecDeque::new(), bulk: Bulk::default() })
+        Ok(Ring { ring, backlog: VecDeque::new(), bulk: Bulk::default(), calls: 0 })
     }
 
     /// Returns the submitter, for registrations.
@@ -142,6 +144,7 @@ impl Ring {
 
     /// Enters the kernel; returns whether it accepted everything.
     fn call(&mut self, want: usize, timeout: Option<Duration>) -> bool {
+        self.calls += 1;
         let count = u32::try_from(self.ring.submission().len()).expect("at most SUBMISSIONS");
         let submitter = self.ring.submitter();
         let result = match timeout {
@@ -170,6 +173,11 @@ impl Ring {
             #[allow(clippy::disallowed_methods, reason = "the node's thread has nothing to do")]
             _ => std::thread::sleep(PAUSE),
         }
+    }
+
+    /// Returns the number of calls of the kernel.
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls
     }
 
     /// Returns whether a completion can be taken without entering the kernel.
