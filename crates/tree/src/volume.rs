@@ -14,7 +14,8 @@
 //!               store ──▶ blocks of the volume's file
 //! ```
 //!
-//! - Records: the format in the store, byte by byte ([`record`], [`names`]).
+//! - Records: the format in the store, byte by byte ([`record`], [`names`]); the quotas in memory
+//!   ([`usage`]).
 //! - Plans: [`walk`], [`make`], [`remove`], [`data`], [`attrs`], [`quota`], [`list`], [`batch`],
 //!   [`snapshots`].
 //! - Machines: the [`pending`] of each request, the [`reaper`], which frees large storage, and
